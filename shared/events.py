@@ -1,0 +1,202 @@
+"""What happens and what is done about it: the vocabulary of the pure machines.
+
+`edge.broker.Broker` and `cloud.session.Session` have one entry, `handle(event, now) -> list[Action]`. Whoever drives
+them (the real loop in `shared.driver`, an in-memory pair in a test) feeds events in and carries actions out. Nothing here
+reads a clock or touches a socket. `now` and every `*_ns` is nanoseconds of the local CLOCK_MONOTONIC.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from shared.plan import Coding, SegmentRange
+from shared.request import Answer, Array, Buffer, Outcome, Request
+from shared.wire.messages import Message
+
+# --- work --------------------------------------------------------------------------------------------------------------
+
+
+class Row(msgspec.Struct, frozen=True, gc=False):
+    """One job's part of a launch: `rows` rows of its tensors.
+
+    `inputs` holds one array or one received frame for each tensor at the range's entry. Frames are decoded with `decode`
+    at staging. `encode`, where set, is applied to the tensors at the range's exit, and the results are frames.
+    """
+
+    job: int
+    rows: int
+    inputs: tuple[Array | Buffer, ...]
+    decode: Coding
+    encode: Coding | None = None
+
+
+class RowResult(msgspec.Struct, frozen=True, gc=False):
+    """What came of one `Row`: its outputs (arrays, or frames where it was encoded), or `error` (then no outputs)."""
+
+    job: int
+    outputs: tuple[Array | Buffer, ...]
+    error: str = ""
+
+
+# --- events ------------------------------------------------------------------------------------------------------------
+
+
+class Arrived(msgspec.Struct, frozen=True, gc=False):
+    """A client asks. (edge)"""
+
+    request: Request
+
+
+class Withdrawn(msgspec.Struct, frozen=True, gc=False):
+    """A client no longer wants an outcome for this request. (edge)"""
+
+    client: str
+    sequence: int
+
+
+class ClientGone(msgspec.Struct, frozen=True, gc=False):
+    """A client has left: none of its requests is wanted. (edge)"""
+
+    client: str
+
+
+class Received(msgspec.Struct, frozen=True, gc=False):
+    """A well-formed message came in. On the edge `link` names the connection (`NODE/data`, `NODE/probe`), on a node the
+    peer's routing id. `nbytes` counts header and frames."""
+
+    link: str
+    message: Message
+    frames: tuple[Buffer, ...] = ()
+    nbytes: int = 0
+
+
+class LinkUp(msgspec.Struct, frozen=True, gc=False):
+    """A connection was made at the transport's level. (edge)"""
+
+    link: str
+
+
+class LinkDown(msgspec.Struct, frozen=True, gc=False):
+    """A connection was lost at the transport's level. (edge)"""
+
+    link: str
+
+
+class SendFailed(msgspec.Struct, frozen=True, gc=False):
+    """A `Send` could not be handed to the transport: its peer is not connected, or its queue is full."""
+
+    link: str
+    message: Message
+
+
+class Started(msgspec.Struct, frozen=True, gc=False):
+    """An executor began a run."""
+
+    run: int
+
+
+class Finished(msgspec.Struct, frozen=True, gc=False):
+    """A run ended. `began_ns` to `ended_ns` is the whole of it, of which `codec_ns` went to decoding and encoding."""
+
+    run: int
+    results: tuple[RowResult, ...]
+    began_ns: int
+    ended_ns: int
+    codec_ns: int = 0
+
+
+class Failed(msgspec.Struct, frozen=True, gc=False):
+    """A run came to nothing. `window`: it could not begin by its `latest_ns`. `aborted`: as asked. `error`: the runtime
+    refused, as `detail` tells."""
+
+    run: int
+    reason: Literal["window", "aborted", "error"]
+    detail: str = ""
+
+
+class Tick(msgspec.Struct, frozen=True, gc=False):
+    """The wake-up that was asked for. `late_ns` is how much later than asked it came."""
+
+    late_ns: int = 0
+
+
+class ClockJumped(msgspec.Struct, frozen=True, gc=False):
+    """Boot time ran `jump_ns` further than monotonic time: the host was suspended."""
+
+    jump_ns: int
+
+
+Event = (
+    Arrived
+    | Withdrawn
+    | ClientGone
+    | Received
+    | LinkUp
+    | LinkDown
+    | SendFailed
+    | Started
+    | Finished
+    | Failed
+    | Tick
+    | ClockJumped
+)
+
+# --- actions -----------------------------------------------------------------------------------------------------------
+
+
+class Run(msgspec.Struct, frozen=True, gc=False):
+    """Launch a segment range for some rows on an executor, into the leased slot `slot` of the range's entry.
+
+    The executor refuses to begin after `latest_ns` (`Failed("window")`).
+    """
+
+    run: int
+    executor: int
+    contract: str
+    range: SegmentRange
+    rows: tuple[Row, ...]
+    slot: int
+    latest_ns: int
+
+
+class Abort(msgspec.Struct, frozen=True, gc=False):
+    """Stop a run if that is still possible. It ends as `Failed("aborted")` or, where too late, as `Finished`."""
+
+    run: int
+    executor: int
+
+
+class Send(msgspec.Struct, frozen=True, gc=False):
+    """Hand a message to the transport, never blocking."""
+
+    link: str
+    message: Message
+    frames: tuple[Array | Buffer, ...] = ()
+
+
+class Hold(msgspec.Struct, frozen=True, gc=False):
+    """Push the best answer so far to the client, to be delivered at the deadline if nothing better comes. (edge)"""
+
+    client: str
+    sequence: int
+    answer: Answer
+
+
+class Resolve(msgspec.Struct, frozen=True, gc=False):
+    """The outcome of a request. `held` says that it is the very answer of the last `Hold`. (edge)"""
+
+    client: str
+    sequence: int
+    outcome: Outcome
+    held: bool = False
+
+
+class WakeAt(msgspec.Struct, frozen=True, gc=False):
+    """Wake the machine with a `Tick` at this time. Each replaces the one before."""
+
+    at_ns: int
+
+
+Action = Run | Abort | Send | Hold | Resolve | WakeAt

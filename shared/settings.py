@@ -1,0 +1,137 @@
+"""One frozen tree of settings from a TOML file, for an edge agent (`EdgeSettings`) and a cloud node (`CloudSettings`).
+
+Keys are checked at the door: an unknown key is refused with its path and the nearest known name, a key whose part is not
+built yet is refused as "not yet". Units are in the names. `configs/*.toml` comments every key.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+
+class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A table of the file."""
+
+
+class Execution(Group, frozen=True):
+    """How segments run. `slowdown` makes this process stand for a device that many times slower: after each run the
+    executor waits (slowdown - 1) times the profiled time. 1 is off."""
+
+    provider: str = "CPUExecutionProvider"
+    threads: int = 1
+    executors: int = 1
+    slowdown: float = 1.0
+
+
+class Batching(Group, frozen=True):
+    """`max_batch_size` bounds a launch's rows (a plan's own bound counts as well). The only strategy so far, `adaptive`,
+    launches what is there the moment a device is free, as far as the earliest deadline allows."""
+
+    max_batch_size: int = 64
+    batch_strategy: Literal["adaptive"] = "adaptive"
+
+
+class Memory(Group, frozen=True):
+    """`preallocated_memory_mb` bounds the arena of batch-shaped input slots, allocated at start."""
+
+    reuse_strategy: Literal["pooled"] = "pooled"
+    preallocated_memory_mb: int = 4096
+
+
+class Scheduling(Group, frozen=True):
+    """`priority_levels` classes (0 is the most important), earliest deadline first inside each. `max_queued` bounds the
+    queue; `balance` names how an edge picks among nodes."""
+
+    scheduler_type: Literal["latency_aware"] = "latency_aware"
+    priority_levels: int = 3
+    max_queued: int = 1024
+
+
+class Insurance(Group, frozen=True):
+    """`guard_ms`: the agent resolves this much before the deadline. `hold_ms`: a local answer is held for a better one
+    until this much (or the measured p99.9 of a wake-up, where larger) before that."""
+
+    guard_ms: float = 0.5
+    hold_ms: float = 1.0
+
+
+class Link(Group, frozen=True):
+    """What is known or assumed of the way to a node before it is measured, and how it is watched.
+
+    `rate_mbit`, `rtt_ms`: the prior. `probe_interval_ms`; a link is stalled after `stall_ms` without an answer that was
+    due, gone after `probe_losses` probes without answer. `return_pause_ms`: lower and upper end of the random pause
+    before a lost node is used again. `explore_interval_ms`: how often a route that is predicted too late is tried all
+    the same, while insured. `max_outstanding`: requests in flight to one node. `send_buffer_kb`: the socket's.
+    """
+
+    rate_mbit: float = 200.0
+    rtt_ms: float = 2.0
+    probe_interval_ms: float = 100.0
+    probe_losses: int = 3
+    stall_ms: float = 40.0
+    return_pause_ms: tuple[float, float] = (100.0, 300.0)
+    explore_interval_ms: float = 250.0
+    max_outstanding: int = 2
+    send_buffer_kb: int = 256
+
+
+class Limits(Group, frozen=True):
+    """`max_open`: requests open at once. `max_clients`, `max_peers`: connections served. `max_message_mb`: the largest
+    message taken."""
+
+    max_open: int = 256
+    max_clients: int = 64
+    max_peers: int = 1024
+    max_message_mb: int = 64
+
+
+class NodeAddress(Group, frozen=True):
+    """A cloud node that an edge may use."""
+
+    name: str
+    endpoint: str
+
+
+class AgentGroup(Group, frozen=True):
+    """The agent itself. `endpoint` is where clients find it (`ipc://...`)."""
+
+    name: str = "edge"
+    endpoint: str = "ipc:///tmp/headtail-edge"
+    models: tuple[str, ...] = ()
+
+
+class NodeGroup(Group, frozen=True):
+    """The node itself. `credits` is how many requests it lends out in all."""
+
+    name: str = "cloud"
+    endpoint: str = "tcp://127.0.0.1:7711"
+    models: tuple[str, ...] = ()
+    credits: int = 64
+
+
+class EdgeSettings(Group, frozen=True):
+    """All of an edge agent's file."""
+
+    agent: AgentGroup = AgentGroup()
+    nodes: tuple[NodeAddress, ...] = ()
+    balance: Literal["least_predicted_finish"] = "least_predicted_finish"
+    execution: Execution = Execution()
+    batching: Batching = Batching(max_batch_size=8)
+    memory: Memory = Memory(preallocated_memory_mb=256)
+    scheduling: Scheduling = Scheduling(max_queued=256)
+    insurance: Insurance = Insurance()
+    link: Link = Link()
+    limits: Limits = Limits()
+
+
+class CloudSettings(Group, frozen=True):
+    """All of a cloud node's file."""
+
+    node: NodeGroup = NodeGroup()
+    execution: Execution = Execution()
+    batching: Batching = Batching()
+    memory: Memory = Memory()
+    scheduling: Scheduling = Scheduling()
+    limits: Limits = Limits()

@@ -1,0 +1,234 @@
+"""The typed headers of every message, between edge and node and between client and agent.
+
+A message is one msgpack header of at most `MAX_HEADER` bytes and then one raw frame for each of its tensors. The header
+is a map; `t` names the kind. Receivers ignore keys they do not know. Times named `*_ns` that do not say otherwise are
+nanoseconds of the sender's own CLOCK_MONOTONIC; `budget_ns` is what remained of the deadline when the message was sent.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from shared.request import Fidelity, Stages
+
+PROTOCOL = 1
+MAX_HEADER = 4096
+MAX_TENSORS = 64
+
+
+class Tensor(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What one frame decodes to. The frame's own length must fit: exactly for raw and int8, at most for jpeg."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+class Load(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A node's state, on every reply: predicted wait of a new row, and the credits that this edge may use."""
+
+    wait_ns: int
+    credits: int
+
+
+# --- edge and node -------------------------------------------------------------------------------------------------
+
+
+class Hello(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="hello"):
+    """First message of an edge on each connection. `connection` is `data` or `probe`; only `data` carries requests.
+    `contracts` are the digests that the edge means to ask for."""
+
+    protocol: int
+    peer: str
+    incarnation: int
+    connection: Literal["data", "probe"]
+    contracts: tuple[str, ...]
+
+
+class Welcome(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="welcome"):
+    """A node's answer to `Hello`. `contracts` are the digests, of those asked for, that it can run now."""
+
+    protocol: int
+    node: str
+    incarnation: int
+    contracts: tuple[str, ...]
+    credits: int
+
+
+class Infer(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="infer"):
+    """A request for the tail: the tensors of cut `cut` of the plan `contract`, written in `coding`, one frame each."""
+
+    incarnation: int
+    sequence: int
+    attempt: int
+    contract: str
+    cut: int
+    coding: str
+    rows: int
+    priority: int
+    budget_ns: int
+    sent_ns: int
+    tensors: tuple[Tensor, ...]
+
+
+class Reply(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="reply"):
+    """An answer: the plan's outputs, raw, one frame each. It echoes all that names the attempt. `stages` is the node's
+    part of the time (`cloud_queue`, `codec`, `tail`), from the receipt of the request to the sending of the reply."""
+
+    incarnation: int
+    sequence: int
+    attempt: int
+    contract: str
+    cut: int
+    coding: str
+    rows: int
+    tensors: tuple[Tensor, ...]
+    stages: Stages
+    sent_ns: int
+    load: Load
+
+
+class Refusal(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="refusal"):
+    """No answer will come for this attempt. `reason`: `expired`, `overload`, `credit`, `contract`, `input`, `hello`,
+    `duplicate`, `failed`, `draining`, `cancelled`."""
+
+    incarnation: int
+    sequence: int
+    attempt: int
+    reason: str
+    detail: str
+    sent_ns: int
+    load: Load
+
+
+class Cancel(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="cancel"):
+    """The edge no longer wants this attempt. It is answered by a `Refusal` (`cancelled`) unless it had already been
+    answered, so that credit is always returned."""
+
+    incarnation: int
+    sequence: int
+    attempt: int
+
+
+class Probe(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="probe"):
+    """A liveness and clock probe. `last_sent_ns` and `last_received_ns` are the previous `ProbeReply`'s `sent_ns` and when
+    it came in at the edge (0, 0 at first): with them the node, too, can bound the clock offset from both sides."""
+
+    number: int
+    sent_ns: int
+    last_sent_ns: int
+    last_received_ns: int
+
+
+class ProbeReply(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="probed"):
+    """Echo of a probe: its `number` and `sent_ns` (edge's clock), when it came in and when this left (node's clock)."""
+
+    number: int
+    probe_sent_ns: int
+    received_ns: int
+    sent_ns: int
+    load: Load
+
+
+class Bye(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="bye"):
+    """The sender is leaving or refuses to talk. `reason`: `closing`, `version`, `hello`."""
+
+    reason: str
+
+
+EdgeMessage = Hello | Infer | Cancel | Probe | Bye
+"""What an edge may send to a node."""
+
+NodeMessage = Welcome | Reply | Refusal | ProbeReply | Bye
+"""What a node may send to an edge."""
+
+# --- client and agent, on one host: they share one CLOCK_MONOTONIC, so times are absolute ------------------------------
+
+
+class ModelInfo(msgspec.Struct, frozen=True):
+    """What a client needs to know to check a request at its own door."""
+
+    name: str
+    contract: str
+    inputs: tuple[tuple[str, str, tuple[int, ...]], ...]
+    outputs: tuple[str, ...]
+    batchable: bool
+    max_batch: int
+
+
+class Attach(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="attach"):
+    """First message of a client. It is repeated until `Attached` comes, and after each reconnect."""
+
+    protocol: int
+    client: str
+    incarnation: int
+
+
+class Attached(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="attached"):
+    """The agent's answer, with the incarnation of the agent's process."""
+
+    protocol: int
+    agent: str
+    incarnation: int
+    models: tuple[ModelInfo, ...]
+
+
+class Submit(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="submit"):
+    """A request: the tensors of cut 0, raw, one frame each, in the plan's order."""
+
+    sequence: int
+    model: str
+    rows: int
+    scheduled_ns: int
+    deadline_ns: int
+    priority: int
+    stream: int
+    latest_wins: bool
+    tensors: tuple[Tensor, ...]
+
+
+class Withdraw(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="withdraw"):
+    """The client has resolved or dropped this request: the agent stops working on it."""
+
+    sequence: int
+
+
+class AnswerHeader(msgspec.Struct, frozen=True, gc=False):
+    """An `Answer` without its tensors, which are the message's frames."""
+
+    source: Literal["edge", "cloud"]
+    node: str | None
+    rung: str
+    cut: int | None
+    fidelity: Fidelity
+    contract: str
+    stages: Stages
+    tensors: tuple[Tensor, ...]
+
+
+class Provisional(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="provisional"):
+    """The best answer so far. The client keeps it, and delivers it at the deadline if nothing better comes."""
+
+    sequence: int
+    answer: AnswerHeader
+
+
+class Final(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="final"):
+    """The agent's outcome. `kind` is `answer` (with `answer` and frames), `provisional` (deliver what was pushed before),
+    `missed` (`reason` is the stage), `rejected` (`reason`) or `superseded`."""
+
+    sequence: int
+    kind: Literal["answer", "provisional", "missed", "rejected", "superseded"]
+    answer: AnswerHeader | None = None
+    reason: str = ""
+    detail: str = ""
+
+
+ClientMessage = Attach | Submit | Withdraw | Bye
+"""What a client may send to its agent."""
+
+AgentMessage = Attached | Provisional | Final | Bye
+"""What an agent may send to a client."""
+
+Message = EdgeMessage | NodeMessage | ClientMessage | AgentMessage
