@@ -1,0 +1,92 @@
+"""How many batch-shaped input buffers a process holds, of which shape: the one set of numbers that the pure arena (which
+leases them by index) and the executors (which own the memory) are both built from.
+
+An executor has at most one run going and one staged behind it, so each entry of each plan has `2 * executors` slots.
+Entries are the cuts of program 0 (a request may come in at any of them, or go on from one), and on the edge cut 0 of each
+cheaper rung. Rejected: one pool of bytes for all entries (a slot's view would change shape from run to run, and the sum
+is dominated by one or two entries anyway); slots for each executor apart (a lease would bind a row to an executor before
+it is known which will be free).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, Protocol
+
+import msgspec
+
+from shared.errors import SettingsError
+from shared.plan import Plan
+
+SLOTS_PER_EXECUTOR = 2
+MEGABYTE = 1 << 20
+
+Side = Literal["edge", "cloud"]
+"""Where a process stands. A node runs program 0 only; an edge the rungs as well."""
+
+
+class Deployed(Protocol):
+    """A plan and its contract digest, as `shared.bundle.Bundle` has them."""
+
+    @property
+    def plan(self) -> Plan:
+        """The typed plan."""
+        ...
+
+    @property
+    def contract(self) -> str:
+        """`shared.plan.contract_digest` of the plan."""
+        ...
+
+
+class SlotClass(msgspec.Struct, frozen=True, gc=False):
+    """`slots` equal buffers at the entry of segment `first` of `program`, each for `rows` rows and `nbytes` bytes."""
+
+    contract: str
+    program: int
+    first: int
+    slots: int
+    rows: int
+    nbytes: int
+
+
+def rows_bound(plan: Plan, max_batch: int) -> int:
+    """The most rows of one launch: the smaller of the plan's bound and the settings'; 1 where not batchable."""
+    return max(1, min(plan.max_batch, max_batch)) if plan.batchable else 1
+
+
+def programs_of(plan: Plan, side: Side) -> tuple[int, ...]:
+    """The programs that a process on this side runs."""
+    return tuple(range(len(plan.programs))) if side == "edge" else (0,)
+
+
+def slot_plan(bundle: Deployed, max_batch: int, executors: int, side: Side = "edge") -> tuple[SlotClass, ...]:
+    """The slots of one plan, in the order of programs and cuts."""
+    plan = bundle.plan
+    rows = rows_bound(plan, max_batch)
+    slots = SLOTS_PER_EXECUTOR * executors
+    entries = [(0, first) for first in range(len(plan.cuts) - 1)]
+    entries += [(program, 0) for program in programs_of(plan, side) if program != 0]
+    return tuple(
+        SlotClass(
+            contract=bundle.contract,
+            program=program,
+            first=first,
+            slots=slots,
+            rows=rows,
+            nbytes=sum(spec.nbytes(rows) for spec in plan.cuts[first].tensors),
+        )
+        for program, first in entries
+    )
+
+
+def check_memory(classes: Iterable[SlotClass], preallocated_memory_mb: int) -> int:
+    """Bytes that all slots take. Raises `SettingsError` naming need and limit where they do not fit."""
+    need = sum(c.slots * c.nbytes for c in classes)
+    limit = preallocated_memory_mb * MEGABYTE
+    if need > limit:
+        raise SettingsError(
+            f"memory.preallocated_memory_mb: the input slots need {-(-need // MEGABYTE)} MB and the limit is "
+            f"{preallocated_memory_mb} MB; raise it, or lower batching.max_batch_size or execution.executors"
+        )
+    return need
