@@ -1,14 +1,25 @@
 """One frozen tree of settings from a TOML file, for an edge agent (`EdgeSettings`) and a cloud node (`CloudSettings`).
 
 Keys are checked at the door: an unknown key is refused with its path and the nearest known name, a key whose part is not
-built yet is refused as "not yet". Units are in the names. `configs/*.toml` comments every key.
+built yet is refused as "not yet" (`shared.settings_check`). Units are in the names, ranges in the types: the file's reader
+enforces them, a constructor does not, so settings built in code go through `settings_check.check`. `configs/*.toml` comments
+every key.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
+
+Name = Annotated[str, Meta(min_length=1, max_length=64)]
+Text = Annotated[str, Meta(min_length=1)]
+Count = Annotated[int, Meta(ge=1, le=1_000_000)]
+Few = Annotated[int, Meta(ge=1, le=256)]
+Megabytes = Annotated[int, Meta(ge=1, le=1 << 20)]
+Span = Annotated[float, Meta(ge=0.0, le=60_000.0)]
+Pace = Annotated[float, Meta(ge=1.0, le=60_000.0)]
 
 
 class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -19,17 +30,17 @@ class Execution(Group, frozen=True):
     """How segments run. `slowdown` makes this process stand for a device that many times slower: after each run the
     executor waits (slowdown - 1) times the profiled time. 1 is off."""
 
-    provider: str = "CPUExecutionProvider"
-    threads: int = 1
-    executors: int = 1
-    slowdown: float = 1.0
+    provider: Text = "CPUExecutionProvider"
+    threads: Few = 1
+    executors: Few = 1
+    slowdown: Annotated[float, Meta(ge=1.0, le=1000.0)] = 1.0
 
 
 class Batching(Group, frozen=True):
     """`max_batch_size` bounds a launch's rows (a plan's own bound counts as well). The only strategy so far, `adaptive`,
     launches what is there the moment a device is free, as far as the earliest deadline allows."""
 
-    max_batch_size: int = 64
+    max_batch_size: Annotated[int, Meta(ge=1, le=4096)] = 64
     batch_strategy: Literal["adaptive"] = "adaptive"
 
 
@@ -37,7 +48,7 @@ class Memory(Group, frozen=True):
     """`preallocated_memory_mb` bounds the arena of batch-shaped input slots, allocated at start."""
 
     reuse_strategy: Literal["pooled"] = "pooled"
-    preallocated_memory_mb: int = 4096
+    preallocated_memory_mb: Megabytes = 4096
 
 
 class Scheduling(Group, frozen=True):
@@ -45,16 +56,16 @@ class Scheduling(Group, frozen=True):
     queue; `balance` names how an edge picks among nodes."""
 
     scheduler_type: Literal["latency_aware"] = "latency_aware"
-    priority_levels: int = 3
-    max_queued: int = 1024
+    priority_levels: Annotated[int, Meta(ge=1, le=16)] = 3
+    max_queued: Count = 1024
 
 
 class Insurance(Group, frozen=True):
     """`guard_ms`: the agent resolves this much before the deadline. `hold_ms`: a local answer is held for a better one
     until this much (or the measured p99.9 of a wake-up, where larger) before that."""
 
-    guard_ms: float = 0.5
-    hold_ms: float = 1.0
+    guard_ms: Span = 0.5
+    hold_ms: Span = 1.0
 
 
 class Link(Group, frozen=True):
@@ -66,49 +77,49 @@ class Link(Group, frozen=True):
     the same, while insured. `max_outstanding`: requests in flight to one node. `send_buffer_kb`: the socket's.
     """
 
-    rate_mbit: float = 200.0
-    rtt_ms: float = 2.0
-    probe_interval_ms: float = 100.0
-    probe_losses: int = 3
-    stall_ms: float = 40.0
-    return_pause_ms: tuple[float, float] = (100.0, 300.0)
-    explore_interval_ms: float = 250.0
-    max_outstanding: int = 2
-    send_buffer_kb: int = 256
+    rate_mbit: Annotated[float, Meta(gt=0.0, le=1e6)] = 200.0
+    rtt_ms: Span = 2.0
+    probe_interval_ms: Pace = 100.0
+    probe_losses: Few = 3
+    stall_ms: Pace = 40.0
+    return_pause_ms: tuple[Span, Span] = (100.0, 300.0)
+    explore_interval_ms: Pace = 250.0
+    max_outstanding: Annotated[int, Meta(ge=1, le=4096)] = 2
+    send_buffer_kb: Megabytes = 256
 
 
 class Limits(Group, frozen=True):
     """`max_open`: requests open at once. `max_clients`, `max_peers`: connections served. `max_message_mb`: the largest
     message taken."""
 
-    max_open: int = 256
-    max_clients: int = 64
-    max_peers: int = 1024
-    max_message_mb: int = 64
+    max_open: Count = 256
+    max_clients: Count = 64
+    max_peers: Count = 1024
+    max_message_mb: Annotated[int, Meta(ge=1, le=2047)] = 64
 
 
 class NodeAddress(Group, frozen=True):
     """A cloud node that an edge may use."""
 
-    name: str
-    endpoint: str
+    name: Name
+    endpoint: Text
 
 
 class AgentGroup(Group, frozen=True):
     """The agent itself. `endpoint` is where clients find it (`ipc://...`)."""
 
-    name: str = "edge"
-    endpoint: str = "ipc:///tmp/headtail-edge"
-    models: tuple[str, ...] = ()
+    name: Name = "edge"
+    endpoint: Text = "ipc:///tmp/headtail-edge"
+    models: tuple[Text, ...] = ()
 
 
 class NodeGroup(Group, frozen=True):
     """The node itself. `credits` is how many requests it lends out in all."""
 
-    name: str = "cloud"
-    endpoint: str = "tcp://127.0.0.1:7711"
-    models: tuple[str, ...] = ()
-    credits: int = 64
+    name: Name = "cloud"
+    endpoint: Text = "tcp://127.0.0.1:7711"
+    models: tuple[Text, ...] = ()
+    credits: Count = 64
 
 
 class EdgeSettings(Group, frozen=True):

@@ -1,0 +1,164 @@
+"""From a plain tree (what a TOML file holds) to a tree of settings, or one clear error. Pure: no file is touched here.
+
+The groups in `shared.settings` declare types and ranges; the rules that span keys are here. A mistake is told by the key's
+dotted path, the value and what was expected. Every key and value that the full set of settings names, but whose part is not
+built, is listed in `NOT_YET_KEYS` and `NOT_YET_VALUES`, and leaves the list when it works.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import TypeVar, cast
+
+import msgspec
+from msgspec import inspect
+
+from shared.errors import SettingsError
+from shared.settings import CloudSettings, EdgeSettings
+
+Settings = TypeVar("Settings", bound=msgspec.Struct)
+
+NOT_YET_KEYS = frozenset(
+    {
+        "batching.min_batch_size",
+        "batching.max_batch_latency_ms",
+        "batching.timeout_ms",
+        "memory.max_memory_usage_mb",
+        "memory.enable_memory_mapping",
+        "model_loading",
+        "scheduling.enable_preemption",
+        "scheduling.max_concurrent_batches",
+        "monitoring",
+    }
+)
+NOT_YET_VALUES = {"batching.batch_strategy": frozenset({"fixed", "size_or_delay"})}
+
+IPC_PATH_BYTES = 107
+_TCP = re.compile(r"tcp://(?P<host>\*|\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
+_MISSING = re.compile(r"Object missing required field `(?P<key>[^`]+)`")
+_WHERE = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
+
+
+def decode(tree: Mapping[str, object], kind: type[Settings]) -> Settings:
+    """`tree` as settings of `kind`, checked in full.
+
+    Raises `SettingsError` for the first key that is unknown (with the nearest known name), not built yet, of a wrong type
+    or out of its range, and where two keys do not fit each other.
+    """
+    _known(tree, inspect.type_info(kind), "")
+    try:
+        settings = msgspec.convert(tree, kind, strict=True)
+    except msgspec.ValidationError as error:
+        raise SettingsError(_explained(str(error), tree, kind)) from None
+    _check_rules(settings)
+    return settings
+
+
+def check(settings: EdgeSettings | CloudSettings) -> None:
+    """Hold settings that were built in code to the same types, ranges and rules as a file's.
+
+    Raises `SettingsError` that names the key's path, the value and what was expected.
+    """
+    decode(cast(dict[str, object], msgspec.to_builtins(settings)), type(settings))
+
+
+def bad_endpoint(endpoint: str, binds: bool) -> str | None:
+    """What is expected of an endpoint, where this one does not meet it. Only one that binds may say `*` for its host."""
+    expected = "ipc:///absolute/path or tcp://host:port"
+    if endpoint.startswith("ipc://"):
+        path = endpoint.removeprefix("ipc://")
+        if not path.startswith("/") or path.endswith("/"):
+            return expected
+        if len(path.encode()) > IPC_PATH_BYTES:
+            return f"a path of at most {IPC_PATH_BYTES} bytes after ipc://, as the kernel takes no longer one"
+        return None
+    match = _TCP.fullmatch(endpoint)
+    if match is None:
+        return expected
+    if not 1 <= int(match["port"]) <= 65535:
+        return "a port from 1 to 65535"
+    if match["host"] == "*" and not binds:
+        return "the host to connect to, where * is for one that listens"
+    return None
+
+
+def _known(tree: object, kind: inspect.Type, path: str) -> None:
+    if isinstance(kind, inspect.VarTupleType) and isinstance(tree, list):
+        for index, item in enumerate(cast(list[object], tree)):
+            _known(item, kind.item_type, f"{path}[{index}]")
+    if not isinstance(kind, inspect.StructType) or not isinstance(tree, dict):
+        return
+    fields = {field.encode_name: field.type for field in kind.fields}
+    for key, value in cast(dict[str, object], tree).items():
+        here = f"{path}.{key}" if path else key
+        refused = isinstance(value, str) and value in NOT_YET_VALUES.get(here, ())
+        if refused or here in NOT_YET_KEYS:
+            what = f"{here} = {value!r}" if refused else here
+            raise SettingsError(f"{what}: not yet: the part that this sets is not built; leave it out")
+        if key not in fields:
+            near = get_close_matches(key, fields, n=1, cutoff=0.6)
+            advice = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(fields)}"
+            raise SettingsError(f"{here}: unknown key; {advice}")
+        _known(value, fields[key], here)
+
+
+def _explained(message: str, tree: Mapping[str, object], kind: type[msgspec.Struct]) -> str:
+    where = _WHERE.search(message)
+    path = where["path"] if where else ""
+    reason = message[: where.start()] if where else message
+    absent = _MISSING.fullmatch(reason)
+    if absent:
+        return f"{f'{path}.' if path else ''}{absent['key']}: missing"
+    steps = [int(step) if step.isdigit() else step for step in re.findall(r"[^.\[\]]+", path)]
+    choices = _choices(inspect.type_info(kind), steps)
+    expected = f"expected one of {', '.join(choices)}" if choices else reason.split(", got ")[0].replace("`", "")
+    return f"{path}: is {_value(tree, steps)!r}; {expected[0].lower()}{expected[1:]}"
+
+
+def _value(tree: object, steps: Sequence[str | int]) -> object:
+    for step in steps:
+        tree = cast(Mapping[str | int, object], tree)[step]
+    return tree
+
+
+def _choices(kind: inspect.Type, steps: Sequence[str | int]) -> tuple[str, ...]:
+    for step in steps:
+        if isinstance(kind, inspect.StructType):
+            kind = next(field.type for field in kind.fields if field.encode_name == step)
+        elif isinstance(kind, inspect.VarTupleType):
+            kind = kind.item_type
+        elif isinstance(kind, inspect.TupleType):
+            kind = kind.item_types[int(step)]
+    return tuple(repr(value) for value in kind.values) if isinstance(kind, inspect.LiteralType) else ()
+
+
+def _check_rules(settings: msgspec.Struct) -> None:
+    if isinstance(settings, EdgeSettings):
+        _require_endpoint("agent.endpoint", settings.agent.endpoint, binds=True)
+        _require_distinct("agent.models", settings.agent.models)
+        for index, node in enumerate(settings.nodes):
+            _require_endpoint(f"nodes[{index}].endpoint", node.endpoint, binds=False)
+        _require_distinct("nodes.name", [node.name for node in settings.nodes])
+        _require_distinct("nodes.endpoint", [node.endpoint for node in settings.nodes])
+        low, high = settings.link.return_pause_ms
+        if low > high:
+            raise SettingsError(f"link.return_pause_ms: is [{low}, {high}]; expected the lower end first")
+    elif isinstance(settings, CloudSettings):
+        _require_endpoint("node.endpoint", settings.node.endpoint, binds=True)
+        _require_distinct("node.models", settings.node.models)
+
+
+def _require_endpoint(path: str, endpoint: str, *, binds: bool) -> None:
+    expected = bad_endpoint(endpoint, binds)
+    if expected is not None:
+        raise SettingsError(f"{path}: is {endpoint!r}; expected {expected}")
+
+
+def _require_distinct(path: str, values: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for value in values:
+        if value in seen:
+            raise SettingsError(f"{path}: {value!r} is there twice; expected each once")
+        seen.add(value)

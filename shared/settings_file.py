@@ -1,0 +1,56 @@
+"""Reads the configuration files. What they mean is decided in `shared.settings_check`; here is only the door to the disk.
+
+A message starts with the file. Paths of models are taken relative to the file that names them, not to the folder in which the
+command happens to run, so that a configuration works from anywhere.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from shared.errors import SettingsError
+from shared.settings import CloudSettings, EdgeSettings
+from shared.settings_check import Settings, decode
+
+
+def load(path: Path, kind: type[Settings]) -> Settings:
+    """The settings of `kind` that the TOML file at `path` holds; every key has a default unless its type says otherwise.
+
+    Raises `SettingsError` where the file cannot be read, is not TOML (with the line), or does not pass
+    `settings_check.decode`.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise SettingsError(f"{path}: no such file") from None
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path}: not UTF-8 text at byte {error.start}, expected TOML") from None
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be read: {error.strerror}") from None
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{path}: not valid TOML: {error}") from None
+    try:
+        return decode(tree, kind)
+    except SettingsError as error:
+        raise SettingsError(f"{path}: {error}") from None
+
+
+def load_edge(path: Path) -> EdgeSettings:
+    """An edge agent's settings, its models' paths made absolute. Raises `SettingsError` as `load` does."""
+    settings = load(path, EdgeSettings)
+    return replace(settings, agent=replace(settings.agent, models=_beside(path, settings.agent.models)))
+
+
+def load_cloud(path: Path) -> CloudSettings:
+    """A cloud node's settings, its models' paths made absolute. Raises `SettingsError` as `load` does."""
+    settings = load(path, CloudSettings)
+    return replace(settings, node=replace(settings.node, models=_beside(path, settings.node.models)))
+
+
+def _beside(path: Path, models: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(str(path.resolve().parent / model) for model in models)
