@@ -1,0 +1,245 @@
+"""The nodes as this edge sees them: greeting, liveness, credit, and the return of a lost one.
+
+    DOWN --connected--> GREETING --welcome--> UP            (the first time)
+                                 --welcome--> PAUSED --pause over--> UP     (after a loss)
+    UP --an answer is overdue--> STALLED --any answer on the data connection--> UP
+    any --disconnected--> DOWN        any but DOWN --probes lost--> GONE --a probe answered--> GREETING
+
+*Stalled* (route elsewhere for the moment) differs from *gone* (what was sent there is given up). A node that returns is
+used again after a short random pause, so that a fleet of edges does not fall upon it in one instant.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from enum import Enum
+
+import msgspec
+
+from edge.link import LinkEstimate
+from shared.events import Action, Send
+from shared.offset import OffsetInterval
+from shared.settings import EdgeSettings, Link
+from shared.wire.messages import PROTOCOL, Bye, Hello, Load, Probe, ProbeReply, Welcome
+
+MS = 1_000_000
+HELLO_EVERY_NS = 250 * MS
+"""How often an unanswered greeting is repeated."""
+
+
+class State(Enum):
+    """See the diagram at the head of the module."""
+
+    DOWN = "down"
+    GREETING = "greeting"
+    PAUSED = "paused"
+    UP = "up"
+    STALLED = "stalled"
+    GONE = "gone"
+
+
+class Sent(msgspec.Struct, frozen=True, gc=False):
+    """An attempt that is out at a node and not answered: it holds one credit."""
+
+    sent_ns: int
+    predicted_ns: int
+    nbytes: int
+    node_ns: int
+    """What of the prediction was the node's part."""
+
+
+class Node:
+    """One cloud node. Mutable state, changed by `Nodes` and, for `out`, by the broker."""
+
+    def __init__(self, name: str, link: Link) -> None:
+        self.name = name
+        self.state = State.DOWN
+        self.incarnation = 0
+        self.contracts: frozenset[str] = frozenset()
+        self.credits = 0
+        self.wait_ns = 0
+        self.estimate = LinkEstimate(link)
+        self.offset = OffsetInterval()
+        self.out: dict[tuple[int, int], Sent] = {}
+        self.explore_at = 0
+        self.was_lost = False
+        self.hello_at = 0
+        self.return_at = 0
+        self.probe_up = False
+        self.probe_at = 0
+        self.probes_out = 0
+        self.probe_number = 0
+        self.last_probe = (0, 0)
+
+    @property
+    def data(self) -> str:
+        """Name of the connection that carries requests."""
+        return f"{self.name}/data"
+
+    @property
+    def probe(self) -> str:
+        """Name of the connection that carries probes."""
+        return f"{self.name}/probe"
+
+    def load(self, load: Load) -> None:
+        """Take the state that rode on a reply."""
+        self.wait_ns = load.wait_ns
+        self.credits = load.credits
+
+
+class Nodes:
+    """All nodes of an edge. Methods return the messages to send; `lost` collects nodes whose attempts are hopeless."""
+
+    def __init__(self, settings: EdgeSettings, contracts: Sequence[str], incarnation: int, rng: random.Random) -> None:
+        self._link = settings.link
+        self._peer = settings.agent.name
+        self._contracts = tuple(contracts)
+        self._incarnation = incarnation
+        self._rng = rng
+        self.by_name = {n.name: Node(n.name, settings.link) for n in settings.nodes}
+
+    def of_link(self, link: str) -> Node | None:
+        """The node that a connection belongs to."""
+        return self.by_name.get(link.rpartition("/")[0])
+
+    def usable(self, contract: str) -> list[Node]:
+        """Nodes that may be sent a request for `contract` now."""
+        limit = self._link.max_outstanding
+        return [
+            n
+            for n in self.by_name.values()
+            if n.state is State.UP and contract in n.contracts and len(n.out) < min(n.credits, limit)
+        ]
+
+    def connected(self, link: str, now: int) -> list[Action]:
+        """A connection was made: greet."""
+        node = self.of_link(link)
+        if node is None:
+            return []
+        if link == node.probe:
+            node.probe_up = True
+            node.probes_out = 0
+            node.probe_at = now
+            return [Send(link, self._hello("probe"))]
+        return self._greet(node, now)
+
+    def disconnected(self, link: str) -> Node | None:
+        """A connection was lost; the node whose attempts are hopeless by that, if any."""
+        node = self.of_link(link)
+        if node is None:
+            return None
+        if link == node.probe:
+            node.probe_up = False
+            return None
+        return self._lose(node, State.DOWN)
+
+    def welcomed(self, node: Node, message: Welcome, now: int) -> bool:
+        """The node answered a greeting on its data connection; True where it turned out to be another incarnation."""
+        restarted = node.incarnation not in (0, message.incarnation)
+        if restarted:
+            node.offset.reset()
+            node.was_lost = True
+        node.incarnation = message.incarnation
+        node.contracts = frozenset(message.contracts)
+        node.credits = message.credits
+        if node.state is State.GREETING or restarted:
+            self._return(node, now)
+        elif node.state is State.STALLED:
+            node.state = State.UP
+        return restarted
+
+    def moved(self, node: Node) -> None:
+        """The data connection carried something: it is not stalled."""
+        if node.state is State.STALLED:
+            node.state = State.UP
+
+    def probed(self, node: Node, message: ProbeReply, now: int) -> list[Action]:
+        """A probe came back."""
+        node.probes_out = 0
+        node.last_probe = (message.sent_ns, now)
+        node.estimate.probed((now - message.probe_sent_ns) - (message.sent_ns - message.received_ns))
+        node.offset.peer_received(message.probe_sent_ns, message.received_ns, now)
+        node.offset.peer_sent(message.sent_ns, now)
+        node.load(message.load)
+        return self._greet(node, now) if node.state is State.GONE else []
+
+    def left(self, link: str, message: Bye) -> Node | None:
+        """The node said good-bye; it is returned where its attempts are hopeless by that."""
+        node = self.of_link(link)
+        return None if node is None or not message.reason else self._lose(node, State.GONE)
+
+    def overdue(self, node: Node, now: int) -> bool:
+        """Mark the node stalled where an answer is overdue by more than the settings allow; True where that is new."""
+        if node.state is not State.UP or not node.out:
+            return False
+        allowed = int(self._link.stall_ms * MS)
+        if all(now <= s.predicted_ns + allowed for s in node.out.values()):
+            return False
+        node.state = State.STALLED
+        node.hello_at = now + HELLO_EVERY_NS
+        return True
+
+    def tick(self, now: int) -> tuple[list[Action], list[Node]]:
+        """What is due: probes, repeated greetings, the end of a pause. Returns messages, and nodes that are lost."""
+        actions: list[Action] = []
+        lost: list[Node] = []
+        for node in self.by_name.values():
+            if node.state is State.PAUSED and now >= node.return_at:
+                node.state = State.UP
+            if node.state in (State.GREETING, State.STALLED) and now >= node.hello_at:
+                node.hello_at = now + HELLO_EVERY_NS
+                actions.append(Send(node.data, self._hello("data")))
+            if node.probe_up and now >= node.probe_at:
+                if node.probes_out >= self._link.probe_losses and node.state in (State.UP, State.STALLED, State.PAUSED):
+                    self._lose(node, State.GONE)
+                    lost.append(node)
+                actions.append(self._probe(node, now))
+            if self.overdue(node, now):
+                lost.append(node)
+        return actions, lost
+
+    def next_wakeup(self) -> int | None:
+        """When `tick` is due next."""
+        times: list[int] = []
+        for node in self.by_name.values():
+            if node.probe_up:
+                times.append(node.probe_at)
+            if node.state in (State.GREETING, State.STALLED):
+                times.append(node.hello_at)
+            if node.state is State.PAUSED:
+                times.append(node.return_at)
+            if node.state is State.UP and node.out:
+                times.append(min(s.predicted_ns for s in node.out.values()) + int(self._link.stall_ms * MS) + 1)
+        return min(times, default=None)
+
+    def _greet(self, node: Node, now: int) -> list[Action]:
+        node.state = State.GREETING
+        node.hello_at = now + HELLO_EVERY_NS
+        return [Send(node.data, self._hello("data"))]
+
+    def _hello(self, connection: str) -> Hello:
+        kind = "probe" if connection == "probe" else "data"
+        return Hello(PROTOCOL, self._peer, self._incarnation, kind, self._contracts)
+
+    def _probe(self, node: Node, now: int) -> Action:
+        node.probes_out += 1
+        node.probe_number += 1
+        node.probe_at = now + int(self._link.probe_interval_ms * MS)
+        return Send(node.probe, Probe(node.probe_number, now, *node.last_probe))
+
+    def _lose(self, node: Node, state: State) -> Node:
+        node.state = state
+        node.was_lost = node.was_lost or node.incarnation != 0
+        node.out.clear()
+        node.credits = 0
+        return node
+
+    def _return(self, node: Node, now: int) -> None:
+        if not node.was_lost:
+            node.state = State.UP
+            return
+        low, high = self._link.return_pause_ms
+        node.state = State.PAUSED
+        node.was_lost = False
+        node.return_at = now + int(self._rng.uniform(low, high) * MS)

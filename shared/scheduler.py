@@ -1,0 +1,246 @@
+"""When what runs where: the composition of queue, batcher, reserve, memory and latency that both sides own.
+
+The scheduler never acts. Its owner (`edge.broker`, `cloud.session`) submits jobs, reports how launches ended, and calls
+`schedule(now)` after each event: the result says what to launch and which jobs are given up. Two policies live here as
+plain functions, so that they can be read, tested and replaced in one place:
+
+* `least_predicted_finish` picks where work goes: among the executors of a process, and (by `edge.balance`) among nodes;
+* `Scheduler.schedule` picks what goes next: the most important class first, earliest deadline first inside it, batched as
+  `shared.batcher` says, unless that would break a promise of the reserve.
+
+It never waits while an executor is idle and there is work that can still be on time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from shared.batcher import form
+from shared.errors import InvariantBroken
+from shared.events import Run
+from shared.latency import Latency
+from shared.memory import Arena, Lease, PoolKey
+from shared.queue import DeadlineQueue, Job
+from shared.reserve import Promise, first_broken
+
+
+class Offer(msgspec.Struct, frozen=True, gc=False):
+    """One place that could take a piece of work, and when it is predicted to have it done (nanoseconds, `now`'s clock)."""
+
+    place: int
+    finish_ns: int
+
+
+def least_predicted_finish(offers: Sequence[Offer]) -> Offer | None:
+    """The policy for choosing among places: the one that is predicted to finish first; None where there is none.
+
+    Of equal ones the earlier in the sequence wins. A queue per place with round robin is worse in every published
+    comparison (one slow place then delays every n-th request), which is why the prediction decides.
+    """
+    return min(offers, key=lambda offer: offer.finish_ns, default=None)
+
+
+class Launch(msgspec.Struct, frozen=True, gc=False):
+    """A run that is out on an executor: its jobs, its slot, when it is to end."""
+
+    run: Run
+    jobs: tuple[Job, ...]
+    lease: Lease | None
+    typical_ns: int
+    pessimistic_ns: int
+
+
+class Decision(msgspec.Struct, frozen=True, gc=False):
+    """What `schedule` found: runs to launch now, and jobs that can no longer be on time (they have left the queue)."""
+
+    runs: tuple[Run, ...]
+    expired: tuple[Job, ...]
+
+
+NOTHING = Decision((), ())
+
+
+class Scheduler:
+    """Queue, reserve and executors of one process. Pure: `now` is always an argument."""
+
+    def __init__(
+        self, executors: int, latency: Latency, arena: Arena, max_rows: Mapping[str, int], max_queued: int
+    ) -> None:
+        """`max_rows` is the largest launch by contract. `max_queued` bounds the waiting jobs."""
+        self.latency = latency
+        self._arena = arena
+        self._max_rows = max_rows
+        self._queue = DeadlineQueue(max_queued)
+        self._launches: dict[int, Launch] = {}
+        self._busy: list[int | None] = [None] * executors
+        self._dead: set[int] = set()
+        self._runs = 0
+
+    # --- what comes in ----------------------------------------------------------------------------------------------
+
+    def can_promise(self, now: int, work: Iterable[Promise]) -> bool:
+        """Whether this work can be promised on top of all that is promised already."""
+        return first_broken(self._free_at(now), [*self._promises(), *work]) is None
+
+    def submit(self, job: Job) -> bool:
+        """Queue a job; False where the queue is full. Admission is the owner's, by `can_promise`."""
+        return self._queue.push(job)
+
+    def cancel(self, job: int) -> Run | None:
+        """Nobody wants this job any more. It leaves the queue, or is marked where it runs; the run is returned where all
+        its jobs are unwanted and aborting it would reclaim the executor."""
+        if self._queue.remove(job) is not None:
+            return None
+        for launch in self._launches.values():
+            if any(j.id == job for j in launch.jobs):
+                self._dead.add(job)
+                return launch.run if all(j.id in self._dead for j in launch.jobs) else None
+        return None
+
+    def ended(self, run: int, elapsed_ns: int | None) -> tuple[Launch, frozenset[int]]:
+        """A run is over: its slot and executor are free. `elapsed_ns` teaches the latency model; None for a run that did
+        not end by itself. Returns the launch and the jobs that nobody wanted any more."""
+        launch = self._launches.pop(run, None)
+        if launch is None:
+            raise InvariantBroken(f"run {run} ended, but none such is out")
+        if launch.lease is not None:
+            self._arena.release(launch.lease)
+        self._busy[launch.run.executor] = None
+        if elapsed_ns is not None:
+            self.latency.observe(launch.jobs[0].key, sum(j.rows for j in launch.jobs), elapsed_ns)
+        unwanted = frozenset(j.id for j in launch.jobs if j.id in self._dead)
+        self._dead -= unwanted
+        return launch, unwanted
+
+    # --- what goes out ----------------------------------------------------------------------------------------------
+
+    def schedule(self, now: int) -> Decision:
+        """Launch what can be launched and give up what can no longer be on time."""
+        if not self._queue:
+            return NOTHING
+        expired = self._give_up(now)
+        runs: list[Run] = []
+        while (executor := self._idle(now)) is not None:
+            run = self._next(executor, now)
+            if run is None:
+                break
+            runs.append(run)
+        return Decision(tuple(runs), tuple(expired))
+
+    def predicted_finish(self, job: Job, now: int) -> int:
+        """When `job`, were it submitted now, would typically be done: after all that is before it in the order."""
+        free = [now if run is None else max(now, self._launches[run].typical_ns) for run in self._busy]
+        for waiting in self._queue.all():
+            if waiting.order < job.order:
+                soonest = min(range(len(free)), key=free.__getitem__)
+                free[soonest] += self.latency.typical(waiting.key, waiting.rows)
+        return min(free) + self.latency.typical(job.key, job.rows)
+
+    def predicted_wait(self, now: int) -> int:
+        """How long a new job of the least class would typically wait for an executor, in nanoseconds."""
+        free = [now if run is None else max(now, self._launches[run].typical_ns) for run in self._busy]
+        waiting = sum(self.latency.typical(job.key, job.rows) for job in self._queue.all())
+        return min(free) - now + waiting // len(free)
+
+    def next_expiry(self) -> int | None:
+        """When the next waiting job can no longer be on time, in nanoseconds: `schedule` must be called by then."""
+        return min((j.deadline_ns - self.latency.typical(j.key, j.rows) + 1 for j in self._queue.heads()), default=None)
+
+    def waiting(self, job: int) -> bool:
+        """Whether this job is still in the queue."""
+        return job in self._queue
+
+    @property
+    def queued(self) -> int:
+        """Jobs in the queue."""
+        return len(self._queue)
+
+    @property
+    def running(self) -> int:
+        """Launches that are out."""
+        return len(self._launches)
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _give_up(self, now: int) -> list[Job]:
+        late = [j for j in self._queue.all() if now + self.latency.typical(j.key, j.rows) > j.deadline_ns]
+        for job in late:
+            self._queue.remove(job.id)
+        return late
+
+    def _idle(self, now: int) -> int | None:
+        offer = least_predicted_finish([Offer(i, now) for i, run in enumerate(self._busy) if run is None])
+        return None if offer is None else offer.place
+
+    def _next(self, executor: int, now: int) -> Run | None:
+        for head in self._queue.heads():
+            run = self._launch(executor, head, now)
+            if run is not None:
+                return run
+        return None
+
+    def _launch(self, executor: int, head: Job, now: int) -> Run | None:
+        batch = form(self._queue.group(head.group), self.latency, now, self._max_rows[head.contract])
+        rows = sum(j.rows for j in batch)
+        pessimistic = now + self.latency.pessimistic(head.key, rows)
+        if self._would_break(executor, batch, pessimistic, now):
+            return None
+        lease = None
+        if not head.range.empty:
+            lease = self._arena.acquire(PoolKey(head.contract, head.range.program, head.range.first))
+            if lease is None:
+                return None
+        typical = self.latency.typical(head.key, rows)
+        self._runs += 1
+        run = Run(
+            run=self._runs,
+            executor=executor,
+            contract=head.contract,
+            range=head.range,
+            rows=tuple(j.row for j in batch),
+            slot=-1 if lease is None else lease.slot,
+            latest_ns=min(j.deadline_ns for j in batch) - typical,
+        )
+        for job in batch:
+            self._queue.remove(job.id)
+        self._launches[run.run] = Launch(run, tuple(batch), lease, now + typical, pessimistic)
+        self._busy[executor] = run.run
+        return run
+
+    def _would_break(self, executor: int, batch: list[Job], pessimistic: int, now: int) -> bool:
+        """Whether launching `batch` makes a promise late that would be kept without it."""
+        taken = {j.id for j in batch}
+        others = [p for p in self._promises() if p.job not in taken]
+        if not others:
+            return False
+        free = self._free_at(now)
+        if first_broken(free, [*others, *(self._promise(j) for j in batch if j.promised)]) is not None:
+            return False
+        free[executor] = pessimistic
+        return first_broken(free, others) is not None
+
+    def _promise(self, job: Job) -> Promise:
+        return Promise(job.id, self.latency.pessimistic(job.key, job.rows), job.deadline_ns, job.priority)
+
+    def _promises(self) -> list[Promise]:
+        return [self._promise(j) for j in self._queue.all() if j.promised]
+
+    def _free_at(self, now: int) -> list[int]:
+        return [now if run is None else max(now, self._launches[run].pessimistic_ns) for run in self._busy]
+
+    def validate(self) -> None:
+        """Raises `InvariantBroken` where executors, launches, leases and rows disagree."""
+        out = {run for run in self._busy if run is not None}
+        if out != set(self._launches):
+            raise InvariantBroken(f"executors run {sorted(out)}, launches are {sorted(self._launches)}")
+        jobs = [j.id for launch in self._launches.values() for j in launch.jobs]
+        if len(set(jobs)) != len(jobs) or any(j in self._queue for j in jobs):
+            raise InvariantBroken(f"a job is in two launches, or waits while it runs: {sorted(jobs)}")
+        if not self._dead <= set(jobs):
+            raise InvariantBroken(f"jobs {sorted(self._dead - set(jobs))} are unwanted but not out")
+        leases = sum(launch.lease is not None for launch in self._launches.values())
+        if self._arena.in_use() != leases:
+            raise InvariantBroken(f"{self._arena.in_use()} slots are in use for {leases} launches")
+        self._arena.validate()
