@@ -1,0 +1,98 @@
+"""Which way a plan takes, which routes it keeps and which rungs its ladder has.
+
+The order of preference is fixed: first what is on time by its p99, then what agrees most with the whole model, then
+what is fastest; among ways that are all late, the fastest. A weighted sum of time and agreement was rejected: nobody can
+say what a millisecond is worth in agreement, while a deadline and a least agreement can be said.
+
+Routes are the ways that win under the stated link or under one around it (slower, faster, nearer, farther), since the
+link will not stay as stated; at run time an edge picks among them. A split that never wins gets no segment of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from partitioner.cost import Candidate, predict
+from partitioner.options import LinkGuess
+
+MAX_ROUTES = 6
+RATE_FACTORS = (1.0, 0.1, 0.25, 0.5, 2.0, 4.0)
+RTT_FACTORS = (1.0, 0.5, 3.0)
+WHOLE = "whole"
+EQUAL = 0.005
+"""Agreements that differ by less are the same, measured as they are on a few hundred answers."""
+
+
+def rank(candidates: Sequence[Candidate], link: LinkGuess, deadline_ns: int, min_agreement: float) -> list[Candidate]:
+    """All candidates of enough agreement, best first."""
+
+    def key(candidate: Candidate) -> tuple[bool, float, float, str]:
+        total = predict(candidate, link).total
+        late = total.p99_us * 1000.0 > deadline_ns
+        agreement = 0.0 if late else -round(candidate.agreement / EQUAL) * EQUAL
+        return late, agreement, total.p99_us if late else total.p50_us, candidate.label
+
+    return sorted((c for c in candidates if acceptable(c, min_agreement)), key=key)
+
+
+def acceptable(candidate: Candidate, min_agreement: float) -> bool:
+    """Whether its agreement was measured and is enough."""
+    return not math.isnan(candidate.agreement) and candidate.agreement >= min_agreement
+
+
+def choose_routes(
+    candidates: Sequence[Candidate], link: LinkGuess, deadline_ns: int, min_agreement: float
+) -> list[Candidate]:
+    """The cloud's ways worth having, best first under the stated link; none where the device always wins."""
+    winners: list[Candidate] = []
+    for rate_factor in RATE_FACTORS:
+        for rtt_factor in RTT_FACTORS:
+            near = LinkGuess(link.rate_mbit * rate_factor, link.rtt_ms * rtt_factor)
+            best = rank(candidates, near, deadline_ns, min_agreement)[:1]
+            winners.extend(c for c in best if c.kind != "device" and c not in winners)
+    ordered = rank(winners, link, deadline_ns, min_agreement)
+    return ordered[:MAX_ROUTES]
+
+
+def choose_rungs(rungs: Sequence[Candidate], min_agreement: float) -> list[Candidate]:
+    """The ladder: by falling agreement, each rung faster than every better one, so that each earns its memory.
+
+    A rung below the least agreement is left out, the whole model never: it is what the others are measured by.
+    """
+    kept: list[Candidate] = []
+    for rung in sorted(rungs, key=lambda r: (-r.agreement, r.rung != WHOLE, r.head.p50_us)):
+        whole = rung.rung == WHOLE
+        faster = all(rung.head.p50_us < better.head.p50_us for better in kept)
+        if whole or (faster and acceptable(rung, min_agreement)):
+            kept.append(rung)
+    return kept
+
+
+def explain(best: Candidate | None, candidates: Sequence[Candidate], link: LinkGuess, deadline_ns: int) -> str:
+    """One sentence: what is chosen, when it is expected, and what it beats."""
+    if best is None:
+        return "no way reaches the least agreement that was asked for"
+    total = predict(best, link).total
+    deadline_ms = deadline_ns / 1e6
+    on_time = total.p99_us <= deadline_ns / 1000.0
+    verdict = f"within the deadline of {deadline_ms:g} ms" if on_time else f"past the deadline of {deadline_ms:g} ms"
+    where = {
+        "device": f"run {best.rung!r} on the device",
+        "input": f"send the input as {best.coding} and run everything in the cloud",
+        "split": f"cut at {best.cut!r}, send it as {best.coding} and finish in the cloud",
+    }[best.kind]
+    times = (
+        f"p50 {total.p50_us / 1000:.2f} ms, p99 {total.p99_us / 1000:.2f} ms, {verdict}, agreement {best.agreement:.3f}"
+    )
+    return f"{where}: {times}, over {link}{_rival(best, candidates, link)}"
+
+
+def _rival(best: Candidate, candidates: Sequence[Candidate], link: LinkGuess) -> str:
+    """What the best device way would take, or the best cloud way where the device was chosen."""
+    others = [c for c in candidates if (c.kind == "device") != (best.kind == "device") and not math.isnan(c.agreement)]
+    if not others:
+        return ""
+    rival = min(others, key=lambda c: (-round(c.agreement / EQUAL), predict(c, link).total.p99_us))
+    total = predict(rival, link).total
+    return f" (against p99 {total.p99_us / 1000:.2f} ms, agreement {rival.agreement:.3f}, by {rival.label})"

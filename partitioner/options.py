@@ -1,0 +1,121 @@
+"""What a user asks of a plan, and the parsers of the short forms in which it is asked (`10ms`, `200mbit,2ms`).
+
+Units are part of every value, since `10` alone has been read as seconds and as milliseconds; a value without a unit is
+refused rather than guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from shared.errors import UserError
+
+_NUMBER = r"(\d+(?:\.\d+)?)"
+_DURATION = re.compile(rf"^{_NUMBER}\s*(ns|us|ms|s)$")
+_RATE = re.compile(rf"^{_NUMBER}\s*(kbit|mbit|gbit)$")
+_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+_MBIT = {"kbit": 0.001, "mbit": 1.0, "gbit": 1000.0}
+MAX_AXES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class LinkGuess:
+    """The way to the cloud that a plan is made for: rate in Mbit/s in either direction, and the round trip in ms, of
+    which each direction takes half."""
+
+    rate_mbit: float
+    rtt_ms: float
+
+    def __str__(self) -> str:
+        return f"{self.rate_mbit:g} Mbit/s, {self.rtt_ms:g} ms round trip"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """Everything `headtail plan` takes. `shape` is the model's input at one row; `rung_resolutions` empty means the
+    default (two thirds and one half of the side), `lower_rungs` False none at all. `quick` spends less time on timing.
+    `metric` None lets the post-processing choose."""
+
+    model: Path
+    out: Path
+    shape: tuple[int, ...]
+    preprocess: str = "none"
+    postprocess: str = "none"
+    calibration: Path | None = None
+    deadline_ns: int = 10_000_000
+    link: LinkGuess = LinkGuess(200.0, 2.0)
+    edge_slowdown: float = 1.0
+    cadence_hz: float = 30.0
+    metric: str | None = None
+    min_agreement: float = 0.0
+    rung_resolutions: tuple[int, ...] = ()
+    lower_rungs: bool = True
+    force_cuts: tuple[str, ...] = ()
+    seed: int = 0
+    quick: bool = False
+    threads: int = 1
+    jpeg_qualities: tuple[int, ...] = field(default=(90,))
+
+
+def parse_duration(text: str) -> int:
+    """Nanoseconds of a positive duration such as `10ms`, `1.5s` or `250us`. Raises `UserError`."""
+    match = _DURATION.match(text.strip().lower())
+    if match is None:
+        raise UserError(f"duration {text!r}: expected a number with a unit of ns, us, ms or s, such as 10ms")
+    value_ns = round(float(match[1]) * _NS[match[2]])
+    if value_ns <= 0:
+        raise UserError(f"duration {text!r}: expected more than zero")
+    return value_ns
+
+
+def parse_rate(text: str) -> float:
+    """Mbit/s of a positive rate such as `200mbit`. Raises `UserError`."""
+    match = _RATE.match(text.strip().lower())
+    if match is None:
+        raise UserError(f"rate {text!r}: expected a number with a unit of kbit, mbit or gbit, such as 200mbit")
+    rate_mbit = float(match[1]) * _MBIT[match[2]]
+    if rate_mbit <= 0:
+        raise UserError(f"rate {text!r}: expected more than zero")
+    return rate_mbit
+
+
+def parse_link(text: str) -> LinkGuess:
+    """A link such as `200mbit,2ms`: rate, then round trip (`0ms` is allowed). Raises `UserError`."""
+    rate, comma, rtt = text.partition(",")
+    if not comma:
+        raise UserError(f"link {text!r}: expected a rate and a round trip, such as 200mbit,2ms")
+    zero = re.fullmatch(r"0+(?:\.0+)?\s*(ns|us|ms|s)", rtt.strip().lower())
+    return LinkGuess(parse_rate(rate), 0.0 if zero else parse_duration(rtt) / 1e6)
+
+
+def parse_shape(text: str) -> tuple[int, ...]:
+    """A tensor's shape such as `1,3,192,192`: positive whole numbers, first the batch axis. Raises `UserError`."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise UserError(f"shape {text!r}: expected positive whole numbers with commas, such as 1,3,192,192")
+    if len(parts) > MAX_AXES:
+        raise UserError(f"shape {text!r}: expected at most {MAX_AXES} axes")
+    return tuple(int(part) for part in parts)
+
+
+def check_options(options: PlanOptions) -> None:
+    """Refuse values that no plan can be made for, each by name. Raises `UserError`."""
+    if not options.model.is_file():
+        raise UserError(f"model {options.model}: no such file")
+    if options.edge_slowdown < 1.0:
+        raise UserError(f"edge slowdown {options.edge_slowdown:g}: expected 1 or more")
+    if not 0.1 <= options.cadence_hz <= 1000.0:
+        raise UserError(f"cadence {options.cadence_hz:g} Hz: expected 0.1 to 1000")
+    if not 0.0 <= options.min_agreement <= 1.0:
+        raise UserError(f"least agreement {options.min_agreement:g}: expected 0 to 1")
+    if options.threads < 1:
+        raise UserError(f"threads {options.threads}: expected 1 or more")
+    for quality in options.jpeg_qualities:
+        if not 1 <= quality <= 100:
+            raise UserError(f"JPEG quality {quality}: expected 1 to 100")
+    if options.out.exists() and not (options.out.is_dir() and options.out.suffix == ".plan"):
+        raise UserError(f"output {options.out}: exists and is no plan; expected a path that ends in .plan")
+    if options.out.suffix != ".plan":
+        raise UserError(f"output {options.out}: expected a path that ends in .plan")
