@@ -12,7 +12,7 @@ import importlib
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from importlib.util import find_spec
@@ -110,7 +110,7 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
 
 
 @contextmanager
-def endings() -> Iterator[None]:
+def endings() -> Generator[None, None, None]:
     """Turn the errors of `shared.errors` and an interrupt into a message on stderr and `SystemExit`."""
     try:
         yield

@@ -113,8 +113,9 @@ def _explained(message: str, tree: Mapping[str, object], kind: type[msgspec.Stru
         return f"{f'{path}.' if path else ''}{absent['key']}: missing"
     steps = [int(step) if step.isdigit() else step for step in re.findall(r"[^.\[\]]+", path)]
     choices = _choices(inspect.type_info(kind), steps)
-    expected = f"expected one of {', '.join(choices)}" if choices else reason.split(", got ")[0].replace("`", "")
-    return f"{path}: is {_value(tree, steps)!r}; {expected[0].lower()}{expected[1:]}"
+    reason = reason.split(", got ")[0].removeprefix("Expected ").replace("`object`", "a table").replace("`", "")
+    expected = f"one of {', '.join(choices)}" if choices else reason
+    return f"{path}: is {_value(tree, steps)!r}; expected {expected}"
 
 
 def _value(tree: object, steps: Sequence[str | int]) -> object:

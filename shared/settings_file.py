@@ -33,7 +33,8 @@ def load(path: Path, kind: type[Settings]) -> Settings:
     try:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{path}: not valid TOML: {error}") from None
+        reason = str(error).replace("at end of document", f"at line {text.count(chr(10)) + 1}, the end of the file")
+        raise SettingsError(f"{path}: not valid TOML: {reason}") from None
     try:
         return decode(tree, kind)
     except SettingsError as error:
