@@ -7,7 +7,7 @@ refused rather than guessed.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from shared.errors import UserError
@@ -17,7 +17,6 @@ _DURATION = re.compile(rf"^{_NUMBER}\s*(ns|us|ms|s)$")
 _RATE = re.compile(rf"^{_NUMBER}\s*(kbit|mbit|gbit)$")
 _NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _MBIT = {"kbit": 0.001, "mbit": 1.0, "gbit": 1000.0}
-MAX_AXES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +33,16 @@ class LinkGuess:
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """Everything `headtail plan` takes. `shape` is the model's input at one row; `rung_resolutions` empty means the
-    default (two thirds and one half of the side), `lower_rungs` False none at all. `quick` spends less time on timing.
-    `metric` None lets the post-processing choose."""
+    """Everything `headtail plan` takes. `shapes`, `preprocess` and `postprocess` are as in `partitioner.graph.recipe`.
+
+    `rung_resolutions` empty means the default (two thirds and one half of the side), `lower_rungs` False none at all.
+    `force_cuts` makes the named cuts the only routes. `quick` spends less time on timing. `metric` None lets the outputs
+    choose. `threads` is what a session may use.
+    """
 
     model: Path
     out: Path
-    shape: tuple[int, ...]
+    shapes: tuple[str, ...] = ()
     preprocess: str = "none"
     postprocess: str = "none"
     calibration: Path | None = None
@@ -56,7 +58,7 @@ class PlanOptions:
     seed: int = 0
     quick: bool = False
     threads: int = 1
-    jpeg_qualities: tuple[int, ...] = field(default=(90,))
+    jpeg_qualities: tuple[int, ...] = (90,)
 
 
 def parse_duration(text: str) -> int:
@@ -88,16 +90,6 @@ def parse_link(text: str) -> LinkGuess:
         raise UserError(f"link {text!r}: expected a rate and a round trip, such as 200mbit,2ms")
     zero = re.fullmatch(r"0+(?:\.0+)?\s*(ns|us|ms|s)", rtt.strip().lower())
     return LinkGuess(parse_rate(rate), 0.0 if zero else parse_duration(rtt) / 1e6)
-
-
-def parse_shape(text: str) -> tuple[int, ...]:
-    """A tensor's shape such as `1,3,192,192`: positive whole numbers, first the batch axis. Raises `UserError`."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise UserError(f"shape {text!r}: expected positive whole numbers with commas, such as 1,3,192,192")
-    if len(parts) > MAX_AXES:
-        raise UserError(f"shape {text!r}: expected at most {MAX_AXES} axes")
-    return tuple(int(part) for part in parts)
 
 
 def check_options(options: PlanOptions) -> None:

@@ -62,7 +62,7 @@ def test_probes_are_some_rows_of_every_source(tmp_path: Path) -> None:
 def test_one_image_is_not_enough(tmp_path: Path) -> None:
     sources = load_sources(folder(tmp_path, 1), IMAGE, seed=0)
     with pytest.raises(UserError, match="at least 2"):
-        divide(sources, IMAGE, [1.0], 0, 1, 1)
+        divide(sources, IMAGE, [1.0], 0, fit=1, held_out=1)
 
 
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:

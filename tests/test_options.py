@@ -11,7 +11,6 @@ from partitioner.options import (
     parse_duration,
     parse_link,
     parse_rate,
-    parse_shape,
 )
 from shared.errors import UserError
 
@@ -44,30 +43,20 @@ def test_a_bad_link_says_which_half_is_wrong(text: str, what: str) -> None:
         parse_link(text)
 
 
-def test_a_shape_is_positive_whole_numbers() -> None:
-    assert parse_shape("1,3, 192,192") == (1, 3, 192, 192)
-
-
-@pytest.mark.parametrize("text", ["", "1,,3", "1x3", "1,-3", "1,0", "1,3.5", "1,2,3,4,5,6,7,8,9"])
-def test_a_bad_shape_is_refused(text: str) -> None:
-    with pytest.raises(UserError, match="shape"):
-        parse_shape(text)
-
-
 def test_options_are_refused_by_name(tmp_path: Path) -> None:
     model = tmp_path / "m.onnx"
     model.write_bytes(b"x")
     out = tmp_path / "m.plan"
-    check_options(PlanOptions(model, out, (1, 3)))
+    check_options(PlanOptions(model, out))
     cases: list[tuple[PlanOptions, str]] = [
-        (PlanOptions(tmp_path / "none.onnx", out, (1,)), "no such file"),
-        (PlanOptions(model, out, (1,), edge_slowdown=0.5), "edge slowdown"),
-        (PlanOptions(model, out, (1,), cadence_hz=0.0), "cadence"),
-        (PlanOptions(model, out, (1,), min_agreement=1.5), "least agreement"),
-        (PlanOptions(model, out, (1,), threads=0), "threads"),
-        (PlanOptions(model, out, (1,), jpeg_qualities=(0,)), "JPEG quality"),
-        (PlanOptions(model, tmp_path / "m.out", (1,)), "ends in .plan"),
-        (PlanOptions(model, model, (1,)), "is no plan"),
+        (PlanOptions(tmp_path / "none.onnx", out), "no such file"),
+        (PlanOptions(model, out, edge_slowdown=0.5), "edge slowdown"),
+        (PlanOptions(model, out, cadence_hz=0.0), "cadence"),
+        (PlanOptions(model, out, min_agreement=1.5), "least agreement"),
+        (PlanOptions(model, out, threads=0), "threads"),
+        (PlanOptions(model, out, jpeg_qualities=(0,)), "JPEG quality"),
+        (PlanOptions(model, tmp_path / "m.out"), "ends in .plan"),
+        (PlanOptions(model, model), "is no plan"),
     ]
     for options, words in cases:
         with pytest.raises(UserError, match=words):
