@@ -1,0 +1,194 @@
+"""The client's own door: a request is checked here, in the caller's thread, before anything else happens to it.
+
+The checks are those that the model's `ModelInfo` allows: names, element types, shapes, rows. Each mistake is one
+`InputError` that names the tensor, what was expected and what was given. What passes is copied once, as C-contiguous arrays
+in native byte order, so that the caller may reuse its buffer at once and nothing later meets a stride or a foreign byte
+order. An element type is never converted: a float64 image fed to a float32 model is nearly always a mistake upstream,
+and rounding it here would hide it. Values are not looked at: NaN and infinities pass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from shared.errors import InputError
+from shared.request import Array, TensorSpec
+from shared.wire.messages import ModelInfo
+
+Inputs = npt.ArrayLike | Mapping[str, npt.ArrayLike]
+"""What a caller may give: one array for a model with one input, or a mapping from input names to arrays."""
+
+MAX_DEADLINE_NS = 3600 * 10**9
+"""Longest time ahead that a deadline may lie: an hour."""
+
+
+def specs(info: ModelInfo) -> tuple[TensorSpec, ...]:
+    """The model's inputs in the plan's order, at one row."""
+    return tuple(TensorSpec(name, dtype, tuple(shape)) for name, dtype, shape in info.inputs)
+
+
+def choose_model(models: Mapping[str, ModelInfo], name: str | None) -> ModelInfo:
+    """The model called `name`, or the only one where `name` is None; else `InputError` that names the known ones."""
+    known = ", ".join(sorted(models)) or "none"
+    if name is None:
+        if len(models) == 1:
+            return next(iter(models.values()))
+        raise InputError(f"model: name one of the agent's {len(models)} models ({known})")
+    info = models.get(name)
+    if info is None:
+        raise InputError(f"model {name!r} is unknown; the agent has: {known}")
+    return info
+
+
+def own(inputs: Inputs) -> dict[str | None, Array]:
+    """A private copy of what the caller gave, by name, or under None where it gave a bare array.
+
+    For requests that are made before any agent has said what its models look like; `bind` checks them later.
+    """
+    if isinstance(inputs, Mapping):
+        named = cast(Mapping[object, npt.ArrayLike], inputs)
+        return {_name(key): _array(_name(key), value).copy() for key, value in named.items()}
+    return {None: _array("input", inputs).copy()}
+
+
+def bind(
+    info: ModelInfo, inputs: Inputs | Mapping[str | None, Array], *, copy: bool = True
+) -> tuple[tuple[Array, ...], int]:
+    """Check `inputs` against the model: the tensors in the plan's order, and how many rows they have.
+
+    With `copy` they are private copies; else arrays that are in order already are used as they are. Raises `InputError`.
+    """
+    expected = specs(info)
+    given = _by_name(info, expected, inputs)
+    arrays = [given[spec.name] for spec in expected]
+    rows = _rows(info, expected, arrays)
+    return tuple(_in_order(array, spec, copy=copy) for array, spec in zip(arrays, expected, strict=True)), rows
+
+
+def _by_name(
+    info: ModelInfo, expected: tuple[TensorSpec, ...], inputs: Inputs | Mapping[str | None, Array]
+) -> dict[str, Array]:
+    if isinstance(inputs, Mapping):
+        named = dict(cast(Mapping[object, npt.ArrayLike], inputs))
+        if set(named) != {None}:
+            return _named(info, expected, named)
+        bare = named[None]
+    else:
+        bare = inputs
+    if len(expected) != 1:
+        names = ", ".join(spec.name for spec in expected)
+        raise InputError(f"model {info.name!r} has {len(expected)} inputs ({names}): give a dict from names to arrays")
+    return {expected[0].name: _array(expected[0].name, bare)}
+
+
+def _named(info: ModelInfo, expected: tuple[TensorSpec, ...], named: dict[object, npt.ArrayLike]) -> dict[str, Array]:
+    wanted = [spec.name for spec in expected]
+    missing = [name for name in wanted if name not in named]
+    extra = sorted(str(name) for name in named if name not in wanted)
+    if missing or extra:
+        parts = [f"missing {', '.join(map(repr, missing))}"] if missing else []
+        parts += [f"unknown {', '.join(map(repr, extra))}"] if extra else []
+        raise InputError(f"inputs of model {info.name!r}: {'; '.join(parts)}; expected {', '.join(map(repr, wanted))}")
+    return {name: _array(name, named[name]) for name in wanted}
+
+
+def _name(key: object) -> str:
+    if not isinstance(key, str):
+        raise InputError(f"inputs: a tensor's name is a string, not {type(key).__name__} {key!r}")
+    return key
+
+
+def _array(name: str, value: npt.ArrayLike) -> Array:
+    if isinstance(value, np.ndarray):
+        return cast(Array, value)
+    try:
+        array = cast(Array, np.asarray(value))
+    except (ValueError, TypeError, OverflowError) as error:
+        raise InputError(f"input {name!r}: {type(value).__name__} is no array: {error}") from None
+    if array.dtype.hasobject:
+        raise InputError(f"input {name!r}: expected a numpy array, got {type(value).__name__}")
+    return array
+
+
+def _rows(info: ModelInfo, expected: tuple[TensorSpec, ...], arrays: list[Array]) -> int:
+    rows = 0
+    for spec, array in zip(expected, arrays, strict=True):
+        _check_dtype(spec, array)
+        here = _check_shape(info, spec, array)
+        if rows and here != rows:
+            raise InputError(
+                f"input {spec.name!r} has {here} rows where {expected[0].name!r} has {rows}: all inputs of a request "
+                "have the same number"
+            )
+        rows = here
+    return max(rows, 1)
+
+
+def _check_dtype(spec: TensorSpec, array: Array) -> None:
+    if array.dtype.newbyteorder("=") != np.dtype(spec.dtype):
+        raise InputError(f"input {spec.name!r}: expected dtype {spec.dtype}, got {array.dtype}")
+
+
+def _check_shape(info: ModelInfo, spec: TensorSpec, array: Array) -> int:
+    shape = array.shape
+    if not info.batchable or not spec.shape or not shape:
+        if shape != spec.shape:
+            raise InputError(f"input {spec.name!r}: expected shape {_wanted(info, spec)}, got {list(shape)}")
+        return 1
+    unit = spec.shape[0]
+    if shape[1:] != spec.shape[1:] or shape[0] % unit:
+        raise InputError(f"input {spec.name!r}: expected shape {_wanted(info, spec)}, got {list(shape)}")
+    rows: int = shape[0] // unit
+    if rows == 0:
+        raise InputError(f"input {spec.name!r}: shape {list(shape)} holds no element; expected {_wanted(info, spec)}")
+    if rows > info.max_batch:
+        raise InputError(
+            f"input {spec.name!r}: {rows} rows are too many; model {info.name!r} takes at most {info.max_batch}"
+        )
+    return rows
+
+
+def _wanted(info: ModelInfo, spec: TensorSpec) -> str:
+    if not info.batchable or info.max_batch == 1 or not spec.shape:
+        return str(list(spec.shape))
+    first = "n" if spec.shape[0] == 1 else f"{spec.shape[0]}*n"
+    return f"[{', '.join([first, *map(str, spec.shape[1:])])}] with n from 1 to {info.max_batch}"
+
+
+def _in_order(array: Array, spec: TensorSpec, *, copy: bool) -> Array:
+    dtype = np.dtype(spec.dtype)
+    if copy:
+        return cast(Array, np.array(array, dtype=dtype, order="C", copy=True, subok=False))
+    return (
+        cast(Array, np.ascontiguousarray(array, dtype=dtype))
+        if array.ndim
+        else cast(Array, np.asarray(array, dtype=dtype))
+    )
+
+
+def deadline(now: int, scheduled_ns: int, deadline_ms: float | None, deadline_ns: int | None) -> int:
+    """The absolute deadline, from a positive duration in milliseconds counted from `scheduled_ns`, or as given.
+
+    Exactly one of the two is given. Raises `InputError`: not a positive finite number, past, or more than an hour ahead.
+    """
+    if deadline_ns is not None:
+        if isinstance(deadline_ns, bool) or not isinstance(cast(object, deadline_ns), int | np.integer):
+            raise InputError(f"deadline_ns: expected an integer of time.monotonic_ns(), got {deadline_ns!r}")
+        if deadline_ns <= now:
+            raise InputError(f"deadline_ns: lies {(now - deadline_ns) / 1e6:.3f} ms in the past; expected a later time")
+        due = int(deadline_ns)
+    else:
+        if isinstance(deadline_ms, bool) or not isinstance(cast(object, deadline_ms), int | float | np.number):
+            raise InputError(f"deadline_ms: expected a positive number of milliseconds, got {deadline_ms!r}")
+        span_ms = float(cast(float, deadline_ms))
+        if not math.isfinite(span_ms) or span_ms <= 0:
+            raise InputError(f"deadline_ms: expected a positive number of milliseconds, got {deadline_ms!r}")
+        due = scheduled_ns + max(1, round(span_ms * 1e6))
+    if due - now > MAX_DEADLINE_NS:
+        raise InputError(f"deadline: {(due - now) / 1e9:.0f} s ahead is too far; expected at most an hour")
+    return due

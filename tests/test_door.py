@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+from edge.door import bind, choose_model, deadline, own
+from shared.errors import InputError
+from shared.request import Array
+from shared.wire.messages import ModelInfo
+
+MS = 1_000_000
+ONE = ModelInfo("face", "c1", (("image", "uint8", (1, 4, 4, 3)),), ("boxes",), True, 4)
+TWO = ModelInfo("pair", "c2", (("a", "float32", (1, 3)), ("b", "int64", (1, 2))), ("y",), True, 4)
+FIXED = ModelInfo("fixed", "c3", (("x", "float32", (5, 3)),), ("y",), False, 1)
+
+
+def image(rows: int = 1, dtype: str = "uint8") -> Array:
+    return np.arange(rows * 48).reshape(rows, 4, 4, 3).astype(dtype)
+
+
+def refusal(info: ModelInfo, inputs: object) -> str:
+    with pytest.raises(InputError) as caught:
+        bind(info, inputs)  # type: ignore[arg-type]
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_one_array_is_enough_for_a_model_with_one_input() -> None:
+    (array,), rows = bind(ONE, image(3))
+    assert rows == 3
+    np.testing.assert_array_equal(array, image(3))
+
+
+def test_named_arrays_come_out_in_the_plans_order() -> None:
+    named: dict[str, Array] = {"b": np.zeros((2, 2), np.int64), "a": np.ones((2, 3), np.float32)}
+    arrays, rows = bind(TWO, named)
+    assert [a.dtype.name for a in arrays] == ["float32", "int64"]
+    assert rows == 2
+
+
+def test_what_passes_is_a_private_copy() -> None:
+    given = image()
+    (array,), _ = bind(ONE, given)
+    given[:] = 0
+    np.testing.assert_array_equal(array, image())
+
+
+def test_a_wrong_dtype_names_the_tensor_and_both_types() -> None:
+    assert refusal(ONE, image(dtype="float32")) == "input 'image': expected dtype uint8, got float32"
+
+
+def test_a_wrong_shape_names_the_tensor_and_both_shapes() -> None:
+    message = refusal(ONE, np.zeros((1, 5, 4, 3), np.uint8))
+    assert message == "input 'image': expected shape [n, 4, 4, 3] with n from 1 to 4, got [1, 5, 4, 3]"
+
+
+def test_a_missing_axis_is_a_wrong_shape() -> None:
+    assert "got [4, 4, 3]" in refusal(ONE, np.zeros((4, 4, 3), np.uint8))
+
+
+def test_a_scalar_is_a_wrong_shape() -> None:
+    assert "got []" in refusal(ONE, np.uint8(3))
+
+
+def test_a_wrong_name_says_what_is_missing_unknown_and_expected() -> None:
+    message = refusal(ONE, {"img": image()})
+    assert message == "inputs of model 'face': missing 'image'; unknown 'img'; expected 'image'"
+
+
+def test_a_missing_input_is_named() -> None:
+    assert "missing 'b'" in refusal(TWO, {"a": np.ones((1, 3), np.float32)})
+
+
+def test_a_surplus_input_is_named() -> None:
+    assert "unknown 'c'" in refusal(TWO, dict.fromkeys("abc", image()))
+
+
+def test_a_bare_array_is_not_enough_for_two_inputs() -> None:
+    assert "has 2 inputs (a, b)" in refusal(TWO, np.ones((1, 3), np.float32))
+
+
+def test_a_name_that_is_no_string_is_refused() -> None:
+    with pytest.raises(InputError, match="name is a string"):
+        own({3: image()})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("view", ["transposed", "reversed", "strided"])
+def test_arrays_that_are_not_contiguous_are_converted(view: str) -> None:
+    base = np.arange(4 * 4 * 3 * 2, dtype=np.uint8)
+    strange = {
+        "transposed": base[:48].reshape(3, 4, 4).T[np.newaxis],
+        "reversed": base[:48].reshape(1, 4, 4, 3)[:, ::-1],
+        "strided": base.reshape(1, 4, 4, 6)[..., ::2],
+    }[view]
+    assert not strange.flags.c_contiguous
+    (array,), _ = bind(ONE, strange)
+    assert array.flags.c_contiguous
+    np.testing.assert_array_equal(array, strange)
+
+
+def test_foreign_byte_order_is_converted_with_the_values_kept() -> None:
+    values = np.array([[1.5, -2.0, 3.25]] * 5)
+    (array,), _ = bind(FIXED, values.astype(">f4"))
+    assert array.dtype == np.dtype("float32")
+    assert array.dtype.isnative
+    np.testing.assert_array_equal(array, values.astype(np.float32))
+
+
+def test_nan_and_infinity_pass() -> None:
+    given = np.full((5, 3), math.nan, np.float32)
+    given[0, 0] = math.inf
+    (array,), _ = bind(FIXED, given)
+    np.testing.assert_array_equal(array, given)
+
+
+def test_no_rows_are_refused() -> None:
+    assert "holds no element" in refusal(ONE, np.zeros((0, 4, 4, 3), np.uint8))
+
+
+def test_too_many_rows_are_refused_with_the_bound() -> None:
+    assert refusal(ONE, image(5)) == "input 'image': 5 rows are too many; model 'face' takes at most 4"
+
+
+def test_inputs_with_different_rows_are_refused() -> None:
+    message = refusal(TWO, {"a": np.ones((1, 3), np.float32), "b": np.zeros((2, 2), np.int64)})
+    assert "input 'b' has 2 rows where 'a' has 1" in message
+
+
+def test_the_first_axis_of_a_model_without_batches_is_fixed() -> None:
+    assert "expected shape [5, 3], got [10, 3]" in refusal(FIXED, np.zeros((10, 3), np.float32))
+
+
+def test_a_list_passes_only_with_the_models_own_dtype() -> None:
+    assert "expected dtype float32, got float64" in refusal(FIXED, [[1.0, 2.0, 3.0]] * 5)
+    whole = ModelInfo("ints", "c", (("x", "int64", (1, 2)),), ("y",), True, 1)
+    (array,), _ = bind(whole, [[1, 2]])
+    assert array.tolist() == [[1, 2]]
+
+
+@pytest.mark.parametrize("thing", [None, object(), "text", [[1], [2, 3]], {1, 2}])
+def test_things_that_are_no_arrays_are_refused(thing: object) -> None:
+    assert re.match("input 'image': ", refusal(ONE, thing))
+
+
+def test_inputs_kept_for_later_are_copies_and_are_bound_as_given() -> None:
+    given = image()
+    kept = own(given)
+    given[:] = 0
+    (array,), rows = bind(ONE, kept, copy=False)
+    assert rows == 1
+    np.testing.assert_array_equal(array, image())
+
+
+def test_an_unknown_model_names_the_known_ones() -> None:
+    with pytest.raises(InputError, match="model 'x' is unknown; the agent has: face, pair"):
+        choose_model({"face": ONE, "pair": TWO}, "x")
+
+
+def test_the_only_model_needs_no_name_and_several_do() -> None:
+    assert choose_model({"face": ONE}, None) is ONE
+    with pytest.raises(InputError, match="name one of the agent's 2 models"):
+        choose_model({"face": ONE, "pair": TWO}, None)
+
+
+@pytest.mark.parametrize("value", [0, -1, -0.5, math.nan, math.inf, True, "10", None])
+def test_a_deadline_that_is_no_positive_duration_is_a_value_error(value: object) -> None:
+    with pytest.raises(ValueError, match="deadline_ms: expected a positive number of milliseconds"):
+        deadline(0, 0, value, None)  # type: ignore[arg-type]
+
+
+def test_a_duration_counts_from_the_scheduled_time() -> None:
+    assert deadline(7 * MS, 5 * MS, 10, None) == 15 * MS
+
+
+def test_an_absolute_deadline_in_the_past_is_refused() -> None:
+    with pytest.raises(InputError, match=r"deadline_ns: lies 1\.000 ms in the past"):
+        deadline(5 * MS, 5 * MS, None, 4 * MS)
+
+
+@pytest.mark.parametrize("value", [1.5, "x", True])
+def test_an_absolute_deadline_is_an_integer(value: object) -> None:
+    with pytest.raises(InputError, match="deadline_ns: expected an integer"):
+        deadline(0, 0, None, value)  # type: ignore[arg-type]
+
+
+def test_a_deadline_too_far_ahead_is_refused() -> None:
+    with pytest.raises(InputError, match="too far"):
+        deadline(0, 0, 1e12, None)
