@@ -100,9 +100,11 @@ class Shaper(Generic[T]):
 
     def take(self, now: int) -> list[tuple[T, bytes]]:
         """All that has come out by `now`, in order."""
+        out: list[tuple[T, bytes]] = []
+        if self._stalled_since is not None:
+            return out
         link = self._link_ns(now)
         self._advance(link)
-        out: list[tuple[T, bytes]] = []
         while self._flight and self._flight[0][2] <= link:
             tag, data, _ = self._flight.popleft()
             self._held -= len(data)

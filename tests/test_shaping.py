@@ -91,6 +91,15 @@ def test_a_stall_freezes_the_queue_and_what_is_under_way() -> None:
     assert [(at, tag) for at, tag, _ in out] == [(106 * MS, "a"), (108 * MS, "b")]
 
 
+def test_a_stall_holds_back_even_what_takes_no_time() -> None:
+    shaper: Shaper[str] = Shaper(Shape())
+    shaper.stall(True, MS)
+    shaper.put("a", b"x", 2 * MS)
+    assert shaper.take(3 * MS) == []
+    shaper.stall(False, 4 * MS)
+    assert shaper.take(4 * MS) == [("a", b"x")]
+
+
 def test_a_change_of_shape_counts_for_what_has_not_left_the_queue() -> None:
     shaper: Shaper[str] = Shaper(Shape(rate_mbit=8.0))
     shaper.put("a", bytes(2 * PACKET), 0)
@@ -153,6 +162,10 @@ def test_every_byte_comes_out_once_in_order_and_not_before_its_time(
         assert earliest <= now
 
 
-@pytest.mark.parametrize(("rate", "delay", "bound"), [(200.0, 1.0, 100_000), (20.0, 3.0, 32 * 1024), (0.0, 5.0, 32 * 1024)])
-def test_the_bound_is_twice_the_bandwidth_delay_product_or_the_least_queue(rate: float, delay: float, bound: int) -> None:
+@pytest.mark.parametrize(
+    ("rate", "delay", "bound"), [(200.0, 1.0, 100_000), (20.0, 3.0, 32 * 1024), (0.0, 5.0, 32 * 1024)]
+)
+def test_the_bound_is_twice_the_bandwidth_delay_product_or_the_least_queue(
+    rate: float, delay: float, bound: int
+) -> None:
     assert Shape(rate_mbit=rate, delay_ms=delay).bound == bound

@@ -1,0 +1,89 @@
+"""Watches how late the machine itself wakes a process: `python -m hil.monitor`.
+
+A process of its own with a 1 ms timer and nothing else to do. What it sees late, every other process may have seen as
+late, so a phase in which the machine stood still can be told from one in which headtail failed. A thread inside the
+rig was rejected: it would measure the interpreter's lock.
+
+Each line on its standard input is answered by one line of figures since the line before, and the end of the input ends
+the process.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import sys
+import time
+
+import msgspec
+
+from hil.child import LineChild
+from hil.lateness import Lateness, LatenessFigures
+from hil.weight import add_weight
+from shared.timer import make_timer
+
+PERIOD_NS = 1_000_000
+
+
+class Noise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """When the machine counts as having stalled: more than `share` of the wake-ups came later than `late_ms`."""
+
+    late_ms: float = 2.0
+    share: float = 0.01
+
+    def stalled(self, figures: LatenessFigures) -> bool:
+        """Whether these figures, taken with the same `late_ms`, show a stall of the machine."""
+        return figures.late_share > self.share
+
+
+class Monitor(LineChild):
+    """The monitor's process, and what it saw. Use it as a context manager, or `close` it.
+
+    Raises `HeadtailError` where the process has died.
+    """
+
+    def __init__(self, late_ms: float) -> None:
+        super().__init__("hil.monitor", (str(late_ms),))
+        self.take()
+
+    def take(self) -> LatenessFigures:
+        """Figures since the last call."""
+        return msgspec.json.decode(self.ask(b""), type=LatenessFigures)
+
+
+def watch(commands: int, replies: int, late_ms: float) -> None:
+    """Measure until the descriptor `commands` ends; answer each of its lines on `replies`."""
+    lateness = Lateness()
+    poll = select.poll()
+    poll.register(commands, select.POLLIN)
+    timer = make_timer()
+    poll.register(timer.fileno(), select.POLLIN)
+    due = time.monotonic_ns() + PERIOD_NS
+    timer.set(due)
+    while True:
+        ready = [fd for fd, _ in poll.poll()]
+        now = time.monotonic_ns()
+        if now >= due:
+            timer.ack()
+            lateness.add_period(now - due, PERIOD_NS)
+            due += ((now - due) // PERIOD_NS + 1) * PERIOD_NS
+            timer.set(due)
+        if commands in ready:
+            asked = os.read(commands, 4096)
+            if not asked:
+                return
+            for _ in range(asked.count(b"\n")):
+                os.write(replies, msgspec.json.encode(lateness.figures(late_ms)) + b"\n")
+                lateness.clear()
+
+
+def main() -> None:
+    """Run the monitor on standard input and output. The one argument is what counts as late, in milliseconds."""
+    add_weight()
+    gc.freeze()
+    watch(sys.stdin.fileno(), sys.stdout.fileno(), float(sys.argv[1]))
+
+
+if __name__ == "__main__":
+    main()
