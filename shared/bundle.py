@@ -35,6 +35,9 @@ MAX_JSON_BYTES = 16 << 20
 MAX_FILES = 4096
 HASH_BLOCK = 1 << 20
 
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for bytes that are not the wanted JSON; the last one for a field nested without end."""
+
 
 class _FormatOnly(msgspec.Struct, frozen=True):
     """The one field that every format has."""
@@ -192,7 +195,7 @@ def _read_manifest(folder: Path) -> Manifest:
     _check_format(folder, MANIFEST, text)
     try:
         return msgspec.json.decode(text, type=Manifest)
-    except msgspec.MsgspecError as reason:
+    except UNREADABLE as reason:
         raise BundleError(f"{folder}: {MANIFEST}: {reason}") from None
 
 
@@ -200,7 +203,7 @@ def _check_format(folder: Path, name: str, text: bytes) -> None:
     """Look at the format's number first, so that a newer one is called newer and not damaged."""
     try:
         stated = msgspec.json.decode(text, type=_FormatOnly).format
-    except (msgspec.MsgspecError, UnicodeDecodeError) as reason:
+    except UNREADABLE as reason:
         raise BundleError(f"{folder}: {name}: {reason}") from None
     if stated != PLAN_FORMAT:
         raise BundleError(f"{folder}: {name} has format {stated}, this version reads format {PLAN_FORMAT}")
@@ -229,7 +232,7 @@ def _read_plan(folder: Path, files: dict[str, Path]) -> Plan:
     _check_format(folder, PLAN_FILE, text)
     try:
         return msgspec.json.decode(text, type=Plan)
-    except msgspec.MsgspecError as reason:
+    except UNREADABLE as reason:
         raise BundleError(f"{folder}: {PLAN_FILE}: {reason}") from None
 
 
