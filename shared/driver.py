@@ -1,0 +1,281 @@
+"""The only loop: sources in, one pure machine, actions out.
+
+Each turn handles completions, then messages, then arrivals, then the timer, and before the timer fires it looks once more
+whether something came in meanwhile: a loop that was stalled never fires a guard whose answer waits in a socket. Between
+turns it blocks on one epoll descriptor; the timer is a timerfd, since epoll's own timeout rounds to milliseconds.
+
+The loop is measured (three times a raw echo at most), so that a turn with nothing to do makes no objects: sources are a flat
+tuple, the timer is set only where the time asked for has changed, and threads that put events write to a descriptor only
+while the loop sleeps. Rejected: asyncio (rounds timers, and costs 50 to 100 µs a round trip), a thread for each socket (a
+switch of threads for each message).
+
+Whatever the machine raises leaves `run()` with a note of the event at fault: the process stops and tells its story.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+
+from shared.errors import InvariantBroken
+from shared.events import Action, ClockJumped, Event, Tick, WakeAt
+from shared.ports import Clock, Machine, Source
+from shared.process import OwnProcess
+from shared.timer import make_timer
+
+MAX_FOLLOWERS = 10_000
+"""Events that one event may cause inside a turn by actions that fail at once. More is a machine that goes in circles."""
+
+MAX_READY = 16
+"""Descriptors asked of epoll at a time; the loop looks at all sources anyway."""
+
+NEVER_NS = 1 << 62
+"""The slack of a loop that waits for no timer."""
+
+
+class SystemClock:
+    """CLOCK_MONOTONIC in nanoseconds."""
+
+    now = staticmethod(time.monotonic_ns)
+
+
+class JumpWatch:
+    """Finds time that passed while CLOCK_MONOTONIC stood still (suspend): CLOCK_BOOTTIME runs on.
+
+    The difference of the two clocks is known to lie between two readings, so that a thread that is interrupted between them
+    sees no jump that was not there.
+    """
+
+    def __init__(
+        self,
+        monotonic: Callable[[], int] = time.monotonic_ns,
+        boot: Callable[[], int] = lambda: time.clock_gettime_ns(time.CLOCK_BOOTTIME),
+        least_ns: int = 1_000_000,
+    ) -> None:
+        self._monotonic = monotonic
+        self._boot = boot
+        self._least_ns = least_ns
+        before = monotonic()
+        self._most_ns = boot() - before
+
+    def jumped(self) -> int:
+        """Nanoseconds of suspension since the last call, 0 where there was none."""
+        before = self._monotonic()
+        boot = self._boot()
+        after = self._monotonic()
+        least, most = boot - after, boot - before
+        jump = least - self._most_ns
+        if jump >= self._least_ns:
+            self._most_ns = most
+            return jump
+        self._most_ns = min(self._most_ns, most)
+        return 0
+
+
+class Mailbox:
+    """A `Source` that other threads put events into.
+
+    The loop's thread drains it. A put writes to the descriptor only where the loop has said, by `pending()` finding
+    nothing, that it is about to sleep; else the loop will look by itself.
+    """
+
+    def __init__(self, limit: int = 1 << 16) -> None:
+        self._limit = limit
+        self._events: deque[Event] = deque()
+        self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._asleep = False
+        self._written = False
+        self._waking = threading.Lock()
+
+    def offer(self, event: Event) -> bool:
+        """Put an event; False, and nothing done, where `limit` events wait already. Safe from every thread."""
+        if len(self._events) >= self._limit:
+            return False
+        self._events.append(event)
+        if self._asleep:
+            self._wake()
+        return True
+
+    def put(self, event: Event) -> None:
+        """Put an event that must not be lost. Raises `InvariantBroken` where `limit` events wait already."""
+        if not self.offer(event):
+            raise InvariantBroken(f"a mailbox holds {self._limit} events that nobody takes: {event!r:.200}")
+
+    def fileno(self) -> int:
+        """Readable when the loop slept and something was put."""
+        return self._fd
+
+    def drain(self, now: int) -> Iterable[Event]:
+        """Everything that was put, in order."""
+        del now
+        self._asleep = False
+        if self._written:
+            with self._waking:
+                self._written = False
+                os.eventfd_read(self._fd)
+        if not self._events:
+            return ()
+        events = self._events
+        return [events.popleft() for _ in range(len(events))]
+
+    def pending(self) -> bool:
+        """Whether something waits. Where nothing does, the next put wakes the loop."""
+        self._asleep = True
+        if self._events:
+            self._asleep = False
+            return True
+        return False
+
+    def close(self) -> None:
+        """Release the descriptor. Nothing may be put afterwards."""
+        os.close(self._fd)
+
+    def _wake(self) -> None:
+        with self._waking:
+            if self._asleep:
+                self._asleep = False
+                os.eventfd_write(self._fd, 1)
+                self._written = True
+
+
+class Driver:
+    """Feeds one machine from its sources and carries its actions out.
+
+    `perform` carries out every action but `WakeAt`, which the driver keeps itself, and may return an event that is handled at
+    once (`SendFailed`). `own_process` tunes interpreter and allocator for the loop while it runs; never set it inside
+    an application's process. Sources are drained in the order given; the driver closes none of them.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        perform: Callable[[Action], Event | None],
+        *,
+        completions: Sequence[Source] = (),
+        transports: Sequence[Source] = (),
+        arrivals: Sequence[Source] = (),
+        clock: Clock | None = None,
+        jumps: JumpWatch | None = None,
+        own_process: bool = False,
+    ) -> None:
+        self._machine = machine.handle
+        self._perform = perform
+        self._sources: tuple[Source, ...] = (*completions, *transports, *arrivals)
+        self._now = (clock or SystemClock()).now
+        self._jumps = jumps or JumpWatch()
+        self._own_process = OwnProcess() if own_process else None
+        self._wake_ns: int | None = None
+        self._armed_ns: int | None = None
+        self._followers: deque[Event] = deque()
+        self._handled = 0
+        self._stopping = threading.Event()
+        self._timer = make_timer()
+        self._stop_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._epoll = select.epoll()
+        self._epoll.register(self._stop_fd, select.EPOLLIN)
+        # Edge-triggered: setting the timer again clears it, so that it is never read.
+        self._epoll.register(self._timer.fileno(), select.EPOLLIN | select.EPOLLET)
+        for source in self._sources:
+            self._epoll.register(source.fileno(), select.EPOLLIN)
+
+    def run(self) -> None:
+        """Turn until `stop()`. Raises whatever the machine, an action or a source raises."""
+        if self._own_process is None:
+            self._loop()
+            return
+        with self._own_process:
+            self._loop()
+
+    def stop(self) -> None:
+        """End `run()` after the turn under way. Safe from every thread and from a signal handler."""
+        self._stopping.set()
+        os.eventfd_write(self._stop_fd, 1)
+
+    def step(self) -> int:
+        """One turn without blocking; how many events it handled."""
+        before = self._handled
+        self._drain()
+        wake_ns = self._wake_ns
+        if wake_ns is not None and self._now() >= wake_ns:
+            self._fire()
+        return self._handled - before
+
+    def feed(self, event: Event) -> None:
+        """Handle one event from the loop's own thread, as if a source had given it (the first `Tick` at start)."""
+        self._handle(event)
+
+    def close(self) -> None:
+        """Release the driver's own descriptors, after `run()` has returned."""
+        self._epoll.close()
+        self._timer.close()
+        os.close(self._stop_fd)
+
+    def _loop(self) -> None:
+        stopped = self._stopping.is_set
+        while not stopped():
+            self.step()
+            self._wait()
+
+    def _drain(self) -> None:
+        for source in self._sources:
+            for event in source.drain(self._now()):
+                self._handle(event)
+
+    def _fire(self) -> None:
+        if any(source.pending() for source in self._sources):
+            self._drain()
+        wake_ns = self._wake_ns
+        if wake_ns is None:
+            return
+        now = self._now()
+        if now >= wake_ns:
+            self._wake_ns = None
+            self._one(Tick(now - wake_ns), now)
+            self._follow()
+
+    def _wait(self) -> None:
+        for source in self._sources:
+            if source.pending():
+                return
+        wake_ns = self._wake_ns
+        if wake_ns != self._armed_ns:
+            self._timer.set(wake_ns)
+            self._armed_ns = wake_ns
+        if self._own_process is not None:
+            self._own_process.idle(NEVER_NS if wake_ns is None else wake_ns - self._now())
+        self._epoll.poll(-1, MAX_READY)
+        jump_ns = self._jumps.jumped()
+        if jump_ns:
+            self._handle(ClockJumped(jump_ns))
+
+    def _handle(self, event: Event) -> None:
+        self._one(event, self._now())
+        if self._followers:
+            self._follow()
+
+    def _one(self, event: Event, now: int) -> None:
+        self._handled += 1
+        try:
+            for action in self._machine(event, now):
+                if type(action) is WakeAt:
+                    self._wake_ns = action.at_ns
+                    continue
+                follower = self._perform(action)
+                if follower is not None:
+                    self._followers.append(follower)
+        except Exception as error:
+            error.add_note(f"while handling {event!r:.400}")
+            raise
+
+    def _follow(self) -> None:
+        followers = self._followers
+        count = 0
+        while followers:
+            count += 1
+            if count > MAX_FOLLOWERS:
+                raise InvariantBroken(f"actions keep failing at once and being tried again: {followers[0]!r:.200}")
+            self._one(followers.popleft(), self._now())

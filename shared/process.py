@@ -1,0 +1,80 @@
+"""What a process of our own does to itself so that its loop is rarely late. Never used inside an application's process.
+
+* The interpreter offers its lock to waiting threads every 0.1 ms instead of every 5 ms.
+* The cycle collector is off. What lives at start is frozen, and young objects are collected only while the loop waits
+  and its next timer is far enough away for the longest collections seen lately, or when too many have gathered.
+* The C allocator keeps what it got: freeing and growing the heap around each large message costs page faults (a 147 KB
+  echo took 383 µs with the default and 248 µs without).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+import time
+from types import TracebackType
+
+SWITCH_INTERVAL_S = 1e-4
+YOUNG_OBJECTS = 2_000
+"""Net allocations of tracked objects after which a collection is worth its time."""
+
+MOST_YOUNG_OBJECTS = 200_000
+"""Net allocations after which a collection is run however little time there is, so that garbage has a limit."""
+
+OLD_EVERY = 50
+"""Every so many young collections, one of all generations."""
+
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+_KEPT_BYTES = 256 << 20
+_MAPPED_BYTES = 32 << 20
+
+
+class OwnProcess:
+    """Context manager around a loop; `idle` is called by the loop each time before it sleeps."""
+
+    def __init__(self) -> None:
+        self._interval_s = 0.0
+        self._enabled = False
+        self._longest_ns = [500_000, 500_000, 5_000_000]
+        self._young = 0
+
+    def __enter__(self) -> OwnProcess:
+        self._interval_s = sys.getswitchinterval()
+        self._enabled = gc.isenabled()
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        gc.collect()
+        gc.disable()
+        gc.freeze()
+        _keep_memory()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        sys.setswitchinterval(self._interval_s)
+        gc.unfreeze()
+        if self._enabled:
+            gc.enable()
+
+    def idle(self, slack_ns: int) -> None:
+        """Collect if there is reason to and `slack_ns` until the next timer leaves room for it."""
+        young = gc.get_count()[0]
+        if young < YOUNG_OBJECTS:
+            return
+        generation = 2 if self._young >= OLD_EVERY else 1
+        if slack_ns < 2 * self._longest_ns[generation] and young < MOST_YOUNG_OBJECTS:
+            return
+        began_ns = time.monotonic_ns()
+        gc.collect(generation)
+        took_ns = time.monotonic_ns() - began_ns
+        self._longest_ns[generation] = max(took_ns, self._longest_ns[generation] * 7 // 8)
+        self._young = 0 if generation == 2 else self._young + 1
+
+
+def _keep_memory() -> None:
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+        mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)

@@ -1,0 +1,313 @@
+"""The loop's order, its timer, its wake-ups and its end, with fakes and without waiting."""
+
+from __future__ import annotations
+
+import gc
+import select
+import sys
+import threading
+import time
+
+import pytest
+
+from shared.driver import Driver, JumpWatch, Mailbox
+from shared.errors import InvariantBroken
+from shared.events import (
+    Abort,
+    Action,
+    ClientGone,
+    ClockJumped,
+    Event,
+    Failed,
+    LinkUp,
+    Send,
+    SendFailed,
+    Started,
+    Tick,
+    WakeAt,
+)
+from shared.fakes import FakeClock, FakeMachine, FakeSource, FakeTransport
+from shared.process import SWITCH_INTERVAL_S, YOUNG_OBJECTS, OwnProcess
+from shared.wire.messages import Bye
+
+BOUND_S = 30.0
+
+
+def nothing(action: Action) -> Event | None:
+    raise AssertionError(f"unexpected {action}")
+
+
+class Rig:
+    """A driver on fakes with a clock that is moved by hand."""
+
+    def __init__(self, machine: FakeMachine) -> None:
+        self.clock = FakeClock()
+        self.machine = machine
+        self.completions, self.transport, self.arrivals = FakeSource(), FakeTransport(), FakeSource()
+        self.performed: list[Action] = []
+        self.driver = Driver(
+            machine,
+            self.perform,
+            completions=[self.completions],
+            transports=[self.transport],
+            arrivals=[self.arrivals],
+            clock=self.clock,
+        )
+
+    def perform(self, action: Action) -> Event | None:
+        self.performed.append(action)
+        if isinstance(action, Send) and not self.transport.send(action):
+            return SendFailed(action.link, action.message)
+        return None
+
+
+def test_a_turn_handles_completions_then_messages_then_arrivals_then_the_timer() -> None:
+    machine = FakeMachine(lambda event, _: [WakeAt(1)] if isinstance(event, LinkUp) else [])
+    rig = Rig(machine)
+    rig.arrivals.put(ClientGone("app"))
+    rig.transport.connect("n1/data")
+    rig.completions.put(Started(1))
+    rig.completions.put(Started(2))
+    assert rig.driver.step() == 5
+    late = rig.clock.now() - 1
+    assert machine.events == [Started(1), Started(2), LinkUp("n1/data"), ClientGone("app"), Tick(late)]
+
+
+def test_the_guard_does_not_fire_while_its_answer_waits_in_a_source() -> None:
+    """What comes in while messages are handled is seen before the timer that is due fires."""
+    rig: Rig
+
+    def script(event: Event, now: int) -> list[Action]:
+        if isinstance(event, LinkUp):
+            rig.completions.put(Started(1))
+            return [WakeAt(now)]
+        if isinstance(event, Started):
+            return [WakeAt(now + 1_000)]
+        return []
+
+    rig = Rig(FakeMachine(script))
+    rig.transport.connect("n1/data")
+    rig.driver.step()
+    assert rig.machine.events == [LinkUp("n1/data"), Started(1)]
+    rig.clock.advance(1_500)
+    rig.driver.step()
+    assert rig.machine.events[2:] == [Tick(500)]
+
+
+def test_each_wake_up_replaces_the_one_before_and_fires_once() -> None:
+    rig = Rig(FakeMachine(lambda event, now: [WakeAt(now + 5), WakeAt(now + 100)] if isinstance(event, LinkUp) else []))
+    rig.transport.connect("n1/data")
+    rig.driver.step()
+    rig.clock.advance(99)
+    assert rig.driver.step() == 0
+    rig.clock.advance(1)
+    assert rig.driver.step() == 1
+    rig.clock.advance(1_000)
+    assert rig.driver.step() == 0
+    assert rig.machine.events == [LinkUp("n1/data"), Tick(0)]
+
+
+def test_a_failed_send_comes_back_in_the_same_turn_before_the_next_event() -> None:
+    bye = Bye("closing")
+    rig = Rig(FakeMachine(lambda event, _: [Send("n1/data", bye)] if isinstance(event, Started) else []))
+    rig.transport.down.add("n1/data")
+    rig.completions.put(Started(1))
+    rig.arrivals.put(ClientGone("app"))
+    rig.driver.step()
+    assert rig.machine.events == [Started(1), SendFailed("n1/data", bye), ClientGone("app")]
+
+
+def test_a_machine_that_tries_a_failed_send_for_ever_is_stopped() -> None:
+    bye = Bye("closing")
+    rig = Rig(FakeMachine(lambda event, _: [Send("n1/data", bye)]))
+    rig.transport.down.add("n1/data")
+    with pytest.raises(InvariantBroken):
+        rig.driver.feed(Started(1))
+
+
+def test_what_the_machine_raises_leaves_run_and_names_the_event() -> None:
+    def script(event: Event, _: int) -> list[Action]:
+        raise InvariantBroken("two outcomes")
+
+    rig = Rig(FakeMachine(script))
+    rig.completions.put(Failed(7, "error", "out of memory"))
+    with pytest.raises(InvariantBroken) as broken:
+        rig.driver.run()
+    assert any("out of memory" in note for note in broken.value.__notes__)
+
+
+def test_run_blocks_until_a_thread_puts_an_event_and_ends_when_stopped() -> None:
+    seen = threading.Event()
+
+    def script(event: Event, _: int) -> list[Action]:
+        if isinstance(event, Started):
+            seen.set()
+        return []
+
+    box = Mailbox()
+    driver = Driver(FakeMachine(script), nothing, arrivals=[box], own_process=True)
+    interval_s = sys.getswitchinterval()
+    thread = threading.Thread(target=driver.run)
+    thread.start()
+    box.put(Started(1))
+    assert seen.wait(BOUND_S)
+    assert sys.getswitchinterval() == pytest.approx(SWITCH_INTERVAL_S)
+    driver.stop()
+    thread.join(BOUND_S)
+    assert not thread.is_alive()
+    assert sys.getswitchinterval() == pytest.approx(interval_s)
+    assert gc.isenabled()
+    driver.close()
+
+
+def test_the_real_timer_ticks_no_earlier_than_asked() -> None:
+    asked: list[int] = []
+    ticked: list[tuple[int, int]] = []
+    driver: Driver
+
+    def script(event: Event, now: int) -> list[Action]:
+        if isinstance(event, Tick):
+            ticked.append((now, event.late_ns))
+        if len(ticked) == 5:
+            driver.stop()
+            return []
+        asked.append(now + 700_000)
+        return [WakeAt(asked[-1])]
+
+    driver = Driver(FakeMachine(script), nothing)
+    driver.feed(Started(1))
+    driver.run()
+    assert [now >= at for at, (now, _) in zip(asked, ticked, strict=True)] == [True] * 5
+    assert [now - late for now, late in ticked] == asked
+    driver.close()
+
+
+def readable(box: Mailbox) -> bool:
+    return bool(select.select([box.fileno()], [], [], 0)[0])
+
+
+def test_a_mailbox_writes_once_and_only_where_the_loop_is_about_to_sleep() -> None:
+    box = Mailbox()
+    box.put(Started(1))
+    assert not readable(box)
+    assert box.pending()
+    assert list(box.drain(0)) == [Started(1)]
+    assert not box.pending()
+    box.put(Started(2))
+    box.put(Started(3))
+    assert readable(box)
+    assert list(box.drain(0)) == [Started(2), Started(3)]
+    assert not readable(box)
+    assert list(box.drain(0)) == []
+
+
+def test_a_full_mailbox_says_so() -> None:
+    box = Mailbox(limit=1)
+    assert box.offer(Started(1))
+    assert not box.offer(Started(2))
+    with pytest.raises(InvariantBroken):
+        box.put(Started(3))
+    assert list(box.drain(0)) == [Started(1)]
+
+
+def test_nothing_put_by_many_threads_is_lost_or_left_unseen() -> None:
+    """Every event reaches a loop that sleeps whenever it finds nothing."""
+    box = Mailbox()
+    count, threads = 2_000, 4
+    left = [count * threads]
+    driver: Driver
+
+    def script(event: Event, _: int) -> list[Action]:
+        left[0] -= 1
+        if left[0] == 0:
+            driver.stop()
+        return []
+
+    driver = Driver(FakeMachine(script), nothing, arrivals=[box])
+    putting = [
+        threading.Thread(target=lambda: [box.put(Started(number)) for number in range(count)]) for _ in range(threads)
+    ]
+    stopper = threading.Timer(BOUND_S, driver.stop)
+    stopper.start()
+    for thread in putting:
+        thread.start()
+    driver.run()
+    stopper.cancel()
+    for thread in putting:
+        thread.join(BOUND_S)
+    assert left[0] == 0
+    driver.close()
+
+
+class Clocks:
+    """Boot and monotonic clocks that are moved by hand; each reading takes `reading_ns`."""
+
+    def __init__(self) -> None:
+        self.time_ns, self.asleep_ns, self.reading_ns = 1_000_000_000, 0, 10
+
+    def monotonic(self) -> int:
+        self.time_ns += self.reading_ns
+        return self.time_ns
+
+    def boot(self) -> int:
+        return self.monotonic() + self.asleep_ns
+
+
+def test_a_suspension_is_seen_once_with_its_length() -> None:
+    clocks = Clocks()
+    watch = JumpWatch(clocks.monotonic, clocks.boot)
+    assert watch.jumped() == 0
+    clocks.asleep_ns += 3_000_000_000
+    assert watch.jumped() == pytest.approx(3_000_000_000, abs=100)
+    assert watch.jumped() == 0
+
+
+def test_a_thread_held_up_between_two_readings_sees_no_jump() -> None:
+    clocks = Clocks()
+    watch = JumpWatch(clocks.monotonic, clocks.boot)
+    clocks.reading_ns = 50_000_000
+    assert watch.jumped() == 0
+    clocks.reading_ns = 10
+    assert watch.jumped() == 0
+
+
+def test_a_jump_reaches_the_machine() -> None:
+    clocks = Clocks()
+    box = Mailbox()
+    driver: Driver
+
+    def script(event: Event, _: int) -> list[Action]:
+        if isinstance(event, Started):
+            clocks.asleep_ns += 5_000_000
+            return [WakeAt(time.monotonic_ns())]
+        if isinstance(event, ClockJumped):
+            driver.stop()
+        else:
+            return [WakeAt(time.monotonic_ns() + 1_000_000)]
+        return []
+
+    machine = FakeMachine(script)
+    driver = Driver(machine, nothing, arrivals=[box], jumps=JumpWatch(clocks.monotonic, clocks.boot))
+    box.put(Started(1))
+    driver.run()
+    jumps = [event.jump_ns for event in machine.events if isinstance(event, ClockJumped)]
+    assert jumps == [pytest.approx(5_000_000, abs=100)]
+    driver.close()
+
+
+def test_an_idle_process_collects_only_where_there_is_slack_or_no_other_way() -> None:
+    kept: list[list[int]] = []
+    with OwnProcess() as process:
+        assert not gc.isenabled()
+        kept.extend([0] for _ in range(YOUNG_OBJECTS * 2))
+        process.idle(0)
+        assert gc.get_count()[0] >= YOUNG_OBJECTS
+        process.idle(1 << 60)
+        assert gc.get_count()[0] < YOUNG_OBJECTS
+    assert gc.isenabled()
+
+
+def test_abort_and_other_actions_reach_perform() -> None:
+    rig = Rig(FakeMachine(lambda event, _: [Abort(1, 0), WakeAt(5)]))
+    rig.driver.feed(Started(1))
+    assert rig.performed == [Abort(1, 0)]
