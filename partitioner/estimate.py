@@ -1,0 +1,70 @@
+"""How long the head of every candidate cut takes, without loading every head at the stream's pace.
+
+Some cuts, spread evenly over the compute, are loaded as heads and timed back to back; the others lie between them by
+their share of the compute. The sum is then scaled to the whole as it runs at the stream's pace. Mapping the runtime's
+kernel profile back to nodes was tried first elsewhere and is not used here: fused kernels lose their nodes' names, and
+timing a prefix includes the border's own cost. Whoever may win is loaded and timed as it will run afterwards, so an
+estimate decides only who is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import numpy as np
+
+from partitioner.cost import Spread
+from partitioner.graph.cuts import CandidateCut
+from partitioner.graph.model import Model
+from partitioner.graph.split import split
+from partitioner.running import Tensors, load_part
+from partitioner.timing import time_warm
+
+WARM_RUNS = 5
+
+
+def anchors(cuts: Sequence[CandidateCut], count: int) -> list[CandidateCut]:
+    """At most `count` of the inner cuts, those nearest to equal steps of compute."""
+    if len(cuts) <= count:
+        return list(cuts)
+    shares = np.array([cut.share for cut in cuts])
+    wanted = np.linspace(shares.min(), shares.max(), count)
+    indices = sorted({int(np.abs(shares - share).argmin()) for share in wanted})
+    return [cuts[index] for index in indices]
+
+
+def warm_heads(
+    model: Model, cuts: Sequence[CandidateCut], row: Tensors, threads: int, count: int
+) -> tuple[dict[str, float], float]:
+    """Warm time in microseconds of some heads by the cut's name, and of the whole model."""
+    heads: dict[str, float] = {}
+    for cut in anchors(cuts, count):
+        head = load_part(split(model, [cut]).parts[0], threads)
+        heads[cut.name] = time_warm(partial(head, row), WARM_RUNS)
+    whole = load_part(model, threads)
+    return heads, time_warm(partial(whole, row), WARM_RUNS)
+
+
+def spread_heads(
+    cuts: Sequence[CandidateCut], warm_us: Mapping[str, float], whole_warm_us: float, whole: Spread
+) -> dict[str, Spread]:
+    """Head times of all inner cuts at the stream's pace.
+
+    `warm_us` are warm times of some of them, `whole` is the whole model at the stream's pace. Times never fall along the
+    cuts' shares and never exceed the whole's.
+    """
+    known = sorted((cut.share, warm_us[cut.name]) for cut in cuts if cut.name in warm_us)
+    shares = [0.0, *(share for share, _ in known), 1.0]
+    times = [0.0, *(time_us for _, time_us in known), whole_warm_us]
+    rising = np.minimum(np.maximum.accumulate(times), whole_warm_us)
+    result: dict[str, Spread] = {}
+    for cut in cuts:
+        part = float(np.interp(cut.share, shares, rising)) / whole_warm_us
+        result[cut.name] = Spread(whole.p50_us * part, whole.p99_us * part)
+    return result
+
+
+def remainder(whole: Spread, head: Spread) -> Spread:
+    """The tail's time where only the head's is known."""
+    return Spread(max(0.0, whole.p50_us - head.p50_us), max(0.0, whole.p99_us - head.p99_us))

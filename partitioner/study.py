@@ -1,0 +1,101 @@
+"""What a plan is made from: the normalised model, its candidate cuts, the data, and the whole model's own answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from partitioner.agreement import agreement, check_metric, default_metric, evidence
+from partitioner.calibration import Calibration, divide, load_sources, probe_rows
+from partitioner.graph.cuts import CandidateCut, cut_at, find_cuts
+from partitioner.graph.model import Model
+from partitioner.graph.recipe import Recipe, build
+from partitioner.options import PlanOptions, check_options
+from partitioner.running import Part, Tensors, load_part, named
+
+Progress = Callable[[str], None]
+"""Told what is being done, in a few words, whenever that changes."""
+
+INPUT = "input"
+SLOWEST_CADENCE_HZ = 10.0
+"""Timing waits at most a tenth of a second between runs: after that, caches are as cold as they get."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is spent on timing and judging. Seconds, counts of rows and of cuts."""
+
+    weigh_s: float
+    profile_s: float
+    anchors: int
+    finalists: int
+    probes: int
+    fit_rows: int
+    held_out_rows: int
+
+
+THOROUGH = Effort(3.0, 4.0, 20, 4, 3, 32, 96)
+QUICK = Effort(0.0, 0.0, 8, 2, 2, 16, 32)
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """Everything that weighing needs. `cuts` begins with the input and ends with the outputs; `forced` are the cuts that
+    the user named. `reference` are the whole model's answers to the held-out rows."""
+
+    options: PlanOptions
+    effort: Effort
+    recipe: Recipe
+    model: Model
+    whole: Part
+    cuts: tuple[CandidateCut, ...]
+    forced: tuple[CandidateCut, ...]
+    data: Calibration
+    metric: str
+    reference: tuple[Tensors, ...]
+
+    @property
+    def cadence_hz(self) -> float:
+        """How often a job is run while it is timed."""
+        return max(self.options.cadence_hz, SLOWEST_CADENCE_HZ)
+
+    @property
+    def inner(self) -> tuple[CandidateCut, ...]:
+        """The cuts between input and outputs."""
+        return self.cuts[1:-1]
+
+    def agreement_of(self, answers: Sequence[Tensors]) -> float:
+        """Agreement of some answers to the held-out rows with the whole model's."""
+        outputs = self.model.outputs
+        reference = [named(outputs, r) for r in self.reference]
+        return agreement(self.metric, reference, [named(outputs, a) for a in answers])
+
+
+def begin(options: PlanOptions, progress: Progress) -> Study:
+    """Load and normalise the model, find its cuts, and run it on the calibration data.
+
+    Raises `UserError` for what the user must change, `ModelError` for a model that cannot be used.
+    """
+    check_options(options)
+    effort = QUICK if options.quick else THOROUGH
+    progress("reading and normalising the model")
+    recipe = Recipe(options.model, options.shapes, options.preprocess, options.postprocess)
+    model = build(recipe)
+    outputs = [spec.name for spec in model.outputs]
+    metric = options.metric or default_metric(outputs)
+    check_metric(metric, outputs)
+    progress("finding where it may be cut")
+    cuts = tuple(find_cuts(model))
+    forced = tuple(cuts[0] if name == INPUT else cut_at(model, name) for name in dict.fromkeys(options.force_cuts))
+    progress("reading the calibration data")
+    whole = load_part(model, options.threads)
+    data = _calibrate(options, effort, model, whole, metric)
+    reference = tuple(whole(row) for row in data.held_out)
+    return Study(options, effort, recipe, model, whole, cuts, forced, data, metric, reference)
+
+
+def _calibrate(options: PlanOptions, effort: Effort, model: Model, whole: Part, metric: str) -> Calibration:
+    sources = load_sources(options.calibration, model.inputs, options.seed)
+    probes = probe_rows(sources, model.inputs, options.seed, effort.probes)
+    found = [sum(evidence(metric, whole.named(row)) for row in rows) if sources.real else 1.0 for rows in probes]
+    return divide(sources, model.inputs, found, options.seed, fit=effort.fit_rows, held_out=effort.held_out_rows)

@@ -1,0 +1,144 @@
+"""A cut with both its sides loaded, and what each of its codings does to bytes and to answers."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from partitioner.calibration import is_image
+from partitioner.cost import HEADER_BYTES, NOTHING, Candidate, Kind, Spread
+from partitioner.graph.cuts import CandidateCut
+from partitioner.graph.split import split
+from partitioner.running import Part, Tensors, decode_all, encode_all, frames_nbytes, load_part
+from partitioner.study import INPUT, Study
+from partitioner.timing import Job
+from shared.codecs import calibrate_int8, dtype_of
+from shared.plan import RAW, Coding
+
+Item = TypeVar("Item")
+TimeKey = tuple[str, str, str]
+"""(cut or rung, `head`, `tail`, `encode`, `decode` or `run`, coding or empty)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodedCut:
+    """One coding of a loaded cut: bytes of a row on the wire, and agreement on held-out data (1 where lossless)."""
+
+    coding: Coding
+    bytes_up: int
+    agreement: float
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedCut:
+    """A cut whose head and tail are loaded. Cut 0 has no head."""
+
+    cut: CandidateCut
+    head: Part | None
+    tail: Part
+    coded: tuple[CodedCut, ...]
+
+
+def load_cut(study: Study, cut: CandidateCut) -> LoadedCut:
+    """Load both sides of a cut, fit its lossy codings and measure what they do. Without data of the user's there are no
+    lossy codings."""
+    threads = study.options.threads
+    if cut.name == INPUT:
+        head, tail = None, study.whole
+    else:
+        parts = split(study.model, [cut]).parts
+        head, tail = load_part(parts[0], threads), load_part(parts[1], threads)
+    crossing = [head(row) if head else row for row in study.data.held_out]
+    coded = tuple(_coded(study, cut, coding, tail, crossing) for coding in _codings(study, cut, head))
+    return LoadedCut(cut, head, tail, coded)
+
+
+def takes_int8(cut: CandidateCut) -> bool:
+    """Whether every tensor that crosses is of a floating type."""
+    return all(dtype_of(spec.dtype).kind == "f" for spec in cut.tensors)
+
+
+def reply_bytes(study: Study) -> int:
+    """Bytes of an answer of one row on the wire."""
+    return sum(spec.nbytes() for spec in study.model.outputs) + HEADER_BYTES
+
+
+def cut_jobs(study: Study, loaded: LoadedCut) -> dict[TimeKey, Job]:
+    """What is to be timed of a loaded cut: head, tail, and each coding's encoding and decoding. The tail of cut 0 is the
+    whole model, which is timed as such."""
+    jobs: dict[TimeKey, Job] = {}
+    name = loaded.cut.name
+    rows = study.data.held_out[:16]
+    crossing = [loaded.head(row) if loaded.head else row for row in rows]
+    if loaded.head is not None:
+        jobs[name, "head", ""] = over(loaded.head, rows)
+        jobs[name, "tail", ""] = over(loaded.tail, crossing)
+    for coded in loaded.coded:
+        jobs.update(codec_jobs(name, coded.coding, loaded.cut, crossing))
+    return jobs
+
+
+def codec_jobs(name: str, coding: Coding, cut: CandidateCut, crossing: list[Tensors]) -> dict[TimeKey, Job]:
+    """Encoding and decoding of a cut's tensors, as jobs."""
+    frames = [encode_all(tensors, coding) for tensors in crossing]
+    return {
+        (name, "encode", coding.name): over(lambda tensors: encode_all(tensors, coding), crossing),
+        (name, "decode", coding.name): over(lambda coded: decode_all(coded, coding, cut.tensors), frames),
+    }
+
+
+def over(work: Callable[[Item], object], items: Sequence[Item]) -> Job:
+    """A job that does some work for one item after another, round and round."""
+    ring = itertools.cycle(items)
+    return lambda: work(next(ring))
+
+
+def measured_candidates(
+    study: Study, loaded: LoadedCut, times: Mapping[TimeKey, Spread], whole: Spread
+) -> list[Candidate]:
+    """The candidates of a loaded cut, by measured times."""
+    name = loaded.cut.name
+    slowdown = study.options.edge_slowdown
+    kind: Kind = "input" if loaded.head is None else "split"
+    return [
+        Candidate(
+            kind=kind,
+            cut=name,
+            coding=coded.coding.name,
+            rung="",
+            head=times[name, "head", ""].slowed(slowdown) if loaded.head else NOTHING,
+            encode=times[name, "encode", coded.coding.name].slowed(slowdown),
+            decode=times[name, "decode", coded.coding.name],
+            tail=times[name, "tail", ""] if loaded.head else whole,
+            bytes_up=coded.bytes_up,
+            bytes_down=reply_bytes(study),
+            agreement=coded.agreement,
+            measured=True,
+        )
+        for coded in loaded.coded
+    ]
+
+
+def _codings(study: Study, cut: CandidateCut, head: Part | None) -> list[Coding]:
+    codings = [RAW]
+    if not study.data.real:
+        return codings
+    if head is None and is_image(cut.tensors):
+        codings += [Coding(f"jpeg{q}", "jpeg", quality=q) for q in study.options.jpeg_qualities]
+    if takes_int8(cut):
+        samples = [head(row) if head else row for row in study.data.fit]
+        scales = tuple(calibrate_int8([sample[i] for sample in samples]) for i in range(len(cut.tensors)))
+        codings.append(Coding("int8", "int8", scales=scales))
+    return codings
+
+
+def _coded(study: Study, cut: CandidateCut, coding: Coding, tail: Part, crossing: list[Tensors]) -> CodedCut:
+    frames = [encode_all(tensors, coding) for tensors in crossing]
+    nbytes = math.ceil(sum(frames_nbytes(f) for f in frames) / len(frames)) + HEADER_BYTES
+    if not coding.lossy:
+        return CodedCut(coding, nbytes, 1.0)
+    answers = [tail(decode_all(coded, coding, cut.tensors)) for coded in frames]
+    return CodedCut(coding, nbytes, study.agreement_of(answers))
