@@ -1,11 +1,13 @@
 # The four doors: demo, test, check, bench. Each sets up .venv first, and that is quick when nothing changed.
+# `make -k check` goes on after the first check that fails.
 
 CANDIDATES := $(if $(PYTHON),$(PYTHON),python3.13 python3.12 python3.11 python3)
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: setup demo test check bench fmt clean
+.PHONY: setup demo test check bench fmt clean \
+  check-format check-lint check-imports check-sources check-mypy check-pyright
 .NOTPARALLEL:
 
 setup: .venv/.demo
@@ -17,12 +19,24 @@ demo: .venv/.demo
 test: .venv/.dev
 	$(BIN)/python -m pytest
 
-check: .venv/.dev
+check: check-format check-lint check-imports check-sources check-mypy check-pyright
+
+check-format: .venv/.dev
 	$(BIN)/ruff format --check .
+
+check-lint: .venv/.dev
 	$(BIN)/ruff check .
+
+check-imports: .venv/.dev
 	$(BIN)/lint-imports
+
+check-sources: .venv/.dev
 	$(BIN)/python -m pytest tests/test_sources.py
+
+check-mypy: .venv/.dev
 	$(BIN)/mypy
+
+check-pyright: .venv/.dev
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 bench: .venv/.demo
