@@ -44,7 +44,7 @@ class Model:
     @property
     def parameters(self) -> int:
         """Elements of all initializers."""
-        return sum(math.prod(t.dims) for t in self.proto.graph.initializer)
+        return sum(math.prod(list(t.dims)) for t in self.proto.graph.initializer)
 
     @property
     def weight_bytes(self) -> int:

@@ -1,0 +1,88 @@
+"""The shapes that a user states, and the inputs of a graph made to fit them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import onnx
+
+from partitioner.graph.model import Model, value_info
+from shared.errors import ModelError
+from shared.request import TensorSpec
+
+Shapes = Mapping[str, tuple[int, ...]]
+"""Shape at one row by input name."""
+
+
+def parse_shapes(model: Model, texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Shapes from `"1,3,192,192"` (a model with one input) or `"name=1,3,192,192"` (any).
+
+    Raises:
+        ModelError: not numbers, an unknown input, one given twice, or another number of axes than the model has.
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    names = [spec.name for spec in model.inputs]
+    for text in texts:
+        name, equals, numbers = text.rpartition("=")
+        if not equals:
+            if len(names) != 1:
+                raise ModelError(f"shape '{text}': {model.name} has inputs {', '.join(names)}; write NAME={text}")
+            name = names[0]
+        if name not in names:
+            raise ModelError(f"shape '{text}': {model.name} has no input '{name}'; it has {', '.join(names)}")
+        if name in shapes:
+            raise ModelError(f"shape '{text}': input '{name}' has a shape already")
+        shapes[name] = _numbers(text, numbers)
+    for value in model.proto.graph.input:
+        tensor = value.type.tensor_type
+        if value.name in shapes and tensor.HasField("shape") and len(tensor.shape.dim) != len(shapes[value.name]):
+            raise ModelError(
+                f"shape '{','.join(map(str, shapes[value.name]))}': input '{value.name}' of {model.name} has "
+                f"{len(tensor.shape.dim)} axes, {describe_axes(value)}"
+            )
+    return shapes
+
+
+def _numbers(text: str, numbers: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in numbers.split(",")] if numbers.strip() else []
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise ModelError(f"shape '{text}': expected positive numbers joined by commas, such as 1,3,192,192")
+    return tuple(int(part) for part in parts)
+
+
+def describe_axes(value: onnx.ValueInfoProto) -> str:
+    """The shape as the file gives it, `?` for what it leaves open."""
+    names = [str(d.dim_value) if d.dim_value > 0 else (d.dim_param or "?") for d in value.type.tensor_type.shape.dim]
+    return f"({', '.join(names)})"
+
+
+def concrete_inputs(model: Model, shapes: Shapes) -> tuple[TensorSpec, ...]:
+    """Every input at one row. A first axis that is open counts one; any other open axis must be stated.
+
+    Raises:
+        ModelError: an axis is open, or an input is no tensor of numbers.
+    """
+    values = {value.name: value for value in model.proto.graph.input}
+    specs: list[TensorSpec] = []
+    for spec in model.inputs:
+        value = values[spec.name]
+        if not spec.dtype:
+            raise ModelError(f"{model.name}: input '{spec.name}' is not a tensor of numbers that numpy knows")
+        shape = shapes.get(spec.name)
+        if shape is None:
+            if not value.type.tensor_type.HasField("shape"):
+                raise ModelError(f"{model.name}: input '{spec.name}' has no shape; state it with --shape")
+            shape = tuple(1 if axis == 0 and size < 0 else size for axis, size in enumerate(spec.shape))
+        if any(size < 0 for size in shape):
+            raise ModelError(
+                f"{model.name}: input '{spec.name}' has open axes {describe_axes(value)}; state them with "
+                f"--shape {spec.name}={','.join('?' if size < 0 else str(size) for size in shape)}"
+            )
+        specs.append(TensorSpec(spec.name, spec.dtype, shape))
+    return tuple(specs)
+
+
+def set_inputs(proto: onnx.ModelProto, specs: Sequence[TensorSpec], free_rows: bool) -> None:
+    """Give the graph these inputs, in place; the first axis stays open where `free_rows`."""
+    del proto.graph.input[:]
+    proto.graph.input.extend(value_info(spec, free_rows) for spec in specs)
