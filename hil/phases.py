@@ -1,0 +1,114 @@
+"""What the demo plays, as data: which agent answers, over what link, and which faults happen when.
+
+A phase is a stretch of the stream at one deadline. Control phases are answered by an agent that has no cloud configured,
+on the same machine at nearly the same time: they tell what the device alone achieves, so that a phase is held against
+the machine as it was and not as it should be.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from hil.shaping import Shape
+
+Kind = Literal["control", "good", "slow", "stalled", "one-killed", "both-killed", "nodes-back", "split"]
+"""What a phase is for; the verdict has a rule for some of them."""
+
+NODES = ("cloud-a", "cloud-b")
+"""The two nodes, which are the proxy's routes as well."""
+
+
+class LinkShape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A link in the user's words: `rate_mbit` in 10^6 bits a second each way, `rtt_ms` the round trip, half each way."""
+
+    rate_mbit: float
+    rtt_ms: float
+
+    def shape(self) -> Shape:
+        """What one direction does."""
+        return Shape(rate_mbit=self.rate_mbit, delay_ms=self.rtt_ms / 2)
+
+    def __str__(self) -> str:
+        return f"{self.rate_mbit:g} Mbit/s, {self.rtt_ms:g} ms round trip"
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """Something that happens just before frame `frame` is due. `kill`, `start`: node `node`. `stall`, `pass`: both links."""
+
+    frame: int
+    kind: Literal["kill", "start", "stall", "pass"]
+    node: str = ""
+
+    def __str__(self) -> str:
+        words = {"kill": "killed", "start": "started again", "stall": "link stalled", "pass": "link passes again"}
+        return f"{self.node} {words[self.kind]}".strip()
+
+
+class Phase(msgspec.Struct, frozen=True):
+    """One stretch of the stream. `forced` asks for the plan with the forced split. `link` None leaves the link alone."""
+
+    name: str
+    kind: Kind
+    title: str
+    frames: int
+    agent: Literal["edge", "control"] = "edge"
+    forced: bool = False
+    link: LinkShape | None = None
+    faults: tuple[Fault, ...] = ()
+
+
+def demo_phases(frames: int, good: LinkShape, slow: LinkShape) -> tuple[Phase, ...]:
+    """The phases of the demo, in order, of `frames` frames each."""
+    early, late = round(0.1 * frames), round(0.9 * frames)
+    first, second = NODES
+    return (
+        Phase("control-before", "control", "control, no cloud", frames, agent="control"),
+        Phase("good-link", "good", f"good link: {good}", frames, link=good),
+        Phase("slow-link", "slow", f"slow link: {slow}", frames, link=slow),
+        Phase(
+            "stalled-link",
+            "stalled",
+            "stalled link: nothing passes for most of it",
+            frames,
+            link=good,
+            faults=(Fault(early, "stall"), Fault(late, "pass")),
+        ),
+        Phase("control-between", "control", "control, no cloud", frames, agent="control"),
+        Phase(
+            "one-node-killed",
+            "one-killed",
+            "one node killed",
+            frames,
+            link=good,
+            faults=(Fault(round(0.3 * frames), "kill", first),),
+        ),
+        Phase(
+            "both-killed",
+            "both-killed",
+            "both nodes killed",
+            frames,
+            link=good,
+            faults=(Fault(0, "kill", first), Fault(0, "kill", second)),
+        ),
+        Phase(
+            "nodes-back",
+            "nodes-back",
+            "nodes back",
+            frames,
+            link=good,
+            faults=(Fault(0, "start", first), Fault(0, "start", second)),
+        ),
+        Phase("forced-split", "split", "forced split", frames, forced=True, link=good),
+        Phase("control-after", "control", "control, no cloud", frames, agent="control"),
+    )
+
+
+def worth_repeating(stalled: bool, held: bool, spare_phases: int) -> bool:
+    """Whether a phase is played once more: only where the monitor saw the machine itself stall.
+
+    `spare_phases` is how many repeats the time still allows. One that held all its rules all the same leaves the last of
+    them to one that may need it more.
+    """
+    return stalled and spare_phases >= (2 if held else 1)
