@@ -3,7 +3,10 @@
 
 CANDIDATES := $(if $(PYTHON),$(PYTHON),python3.13 python3.12 python3.11 python3)
 BIN := .venv/bin
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off
+NEWS := sed -u '/^Requirement already satisfied/d'
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .PHONY: setup demo test check bench fmt clean \
@@ -62,10 +65,10 @@ clean:
 
 .venv/.demo: pyproject.toml .venv/.python
 	@echo "installing headtail and what the demo needs into .venv (some minutes, the first time)"
-	$(INSTALL) -e '.[demo]'
+	$(INSTALL) -e '.[demo]' | $(NEWS)
 	@touch $@
 
 .venv/.dev: pyproject.toml .venv/.python
 	@echo "installing headtail, the tests and the checkers into .venv (some minutes, the first time)"
-	$(INSTALL) -e '.[dev]'
+	$(INSTALL) -e '.[dev]' | $(NEWS)
 	@touch .venv/.demo $@

@@ -146,6 +146,9 @@ def _check_rules(settings: msgspec.Struct) -> None:
         low, high = settings.link.return_pause_ms
         if low > high:
             raise SettingsError(f"link.return_pause_ms: is [{low}, {high}]; expected the lower end first")
+        least, most = settings.insurance.hold_ms, settings.insurance.hold_max_ms
+        if most < least:
+            raise SettingsError(f"insurance.hold_max_ms: is {most}; expected at least hold_ms, {least}")
     elif isinstance(settings, CloudSettings):
         _require_endpoint("node.endpoint", settings.node.endpoint, binds=True)
         _require_distinct("node.models", settings.node.models)

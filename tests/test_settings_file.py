@@ -60,7 +60,7 @@ def test_relative_models_start_at_the_file(tmp_path: Path, monkeypatch: pytest.M
         ("[batching]\nmax_bach_size = 3", "batching.max_bach_size: unknown key; did you mean 'max_batch_size'?"),
         ("[bathcing]\n", "bathcing: unknown key; did you mean 'batching'?"),
         ("[[nodes]]\nname = 'a'\nendpont = 'x'", "nodes[0].endpont: unknown key; did you mean 'endpoint'?"),
-        ("[insurance]\nqqq = 1", "insurance.qqq: unknown key; known here: guard_ms, hold_ms"),
+        ("[insurance]\nqqq = 1", "insurance.qqq: unknown key; known here: guard_ms, hold_ms, hold_max_ms"),
     ],
 )
 def test_an_unknown_key_is_refused_with_its_path_and_the_nearest_name(tmp_path: Path, text: str, expected: str) -> None:
@@ -123,6 +123,7 @@ def test_a_wrong_type_is_refused_with_path_value_and_what_was_expected(
         ("[link]\nrate_mbit = 0.0", "link.rate_mbit: is 0.0; expected float > 0.0"),
         ("[link]\nreturn_pause_ms = [3, -1]", "link.return_pause_ms[1]: is -1; expected float >= 0.0"),
         ("[link]\nreturn_pause_ms = [3, 1]", "link.return_pause_ms: is [3.0, 1.0]; expected the lower end first"),
+        ("[insurance]\nhold_ms = 5", "insurance.hold_max_ms: is 2.0; expected at least hold_ms, 5.0"),
         ("[agent]\nname = ''", "agent.name: is ''; expected str of length >= 1"),
     ],
 )
