@@ -14,6 +14,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from enum import Enum
+from typing import Literal
 
 import msgspec
 
@@ -21,7 +22,7 @@ from edge.link import LinkEstimate
 from shared.events import Action, Send
 from shared.offset import OffsetInterval
 from shared.settings import EdgeSettings, Link
-from shared.wire.messages import PROTOCOL, Bye, Hello, Load, Probe, ProbeReply, Welcome
+from shared.wire.messages import PROTOCOL, Hello, Load, Probe, ProbeReply, Welcome
 
 MS = 1_000_000
 HELLO_EVERY_NS = 250 * MS
@@ -44,9 +45,8 @@ class Sent(msgspec.Struct, frozen=True, gc=False):
 
     sent_ns: int
     predicted_ns: int
+    due_ns: int
     nbytes: int
-    node_ns: int
-    """What of the prediction was the node's part."""
 
 
 class Node:
@@ -81,6 +81,14 @@ class Node:
     def probe(self) -> str:
         """Name of the connection that carries probes."""
         return f"{self.name}/probe"
+
+    def answered(self, sent: Sent, node_ns: int, now: int) -> None:
+        """An attempt was answered, of which the node took `node_ns`: what that says about the link. One that was on time
+        allows the next exploration at once."""
+        self.estimate.exchanged(sent.nbytes, now - sent.sent_ns - node_ns)
+        self.estimate.finished(now - sent.predicted_ns)
+        if now <= sent.due_ns:
+            self.explore_at = now
 
     def load(self, load: Load) -> None:
         """Take the state that rode on a reply."""
@@ -164,10 +172,10 @@ class Nodes:
         node.load(message.load)
         return self._greet(node, now) if node.state is State.GONE else []
 
-    def left(self, link: str, message: Bye) -> Node | None:
-        """The node said good-bye; it is returned where its attempts are hopeless by that."""
+    def left(self, link: str) -> Node | None:
+        """The node said good-bye; it is returned, for its attempts are hopeless by that."""
         node = self.of_link(link)
-        return None if node is None or not message.reason else self._lose(node, State.GONE)
+        return None if node is None else self._lose(node, State.GONE)
 
     def overdue(self, node: Node, now: int) -> bool:
         """Mark the node stalled where an answer is overdue by more than the settings allow; True where that is new."""
@@ -218,9 +226,8 @@ class Nodes:
         node.hello_at = now + HELLO_EVERY_NS
         return [Send(node.data, self._hello("data"))]
 
-    def _hello(self, connection: str) -> Hello:
-        kind = "probe" if connection == "probe" else "data"
-        return Hello(PROTOCOL, self._peer, self._incarnation, kind, self._contracts)
+    def _hello(self, connection: Literal["data", "probe"]) -> Hello:
+        return Hello(PROTOCOL, self._peer, self._incarnation, connection, self._contracts)
 
     def _probe(self, node: Node, now: int) -> Action:
         node.probes_out += 1

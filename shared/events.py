@@ -91,12 +91,6 @@ class SendFailed(msgspec.Struct, frozen=True, gc=False):
     message: Message
 
 
-class Started(msgspec.Struct, frozen=True, gc=False):
-    """An executor began a run."""
-
-    run: int
-
-
 class Finished(msgspec.Struct, frozen=True, gc=False):
     """A run ended. `began_ns` to `ended_ns` is the whole of it, of which `codec_ns` went to decoding and encoding."""
 
@@ -136,7 +130,6 @@ Event = (
     | LinkUp
     | LinkDown
     | SendFailed
-    | Started
     | Finished
     | Failed
     | Tick

@@ -50,6 +50,13 @@ class TensorSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Bytes of the raw tensor with `rows` rows."""
         return np.dtype(self.dtype).itemsize * math.prod(self.shape) * rows
 
+    def view(self, frame: Buffer, rows: int = 1) -> Array:
+        """The raw little-endian frame as an array of `at(rows)`, without a copy; it is read-only where the frame is.
+
+        Raises ValueError where the frame's size is not `nbytes(rows)`."""
+        array: Array = np.frombuffer(frame, np.dtype(self.dtype).newbyteorder("<")).reshape(self.at(rows))
+        return array
+
 
 class RequestKey(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Identity of one attempt at one request, echoed in its reply.
@@ -107,6 +114,10 @@ class Answer(msgspec.Struct, frozen=True):
     def agreement(self) -> float:
         """Agreement with the whole model, measured when the plan was made (1.0 where exact)."""
         return self.fidelity.agreement
+
+    def replace(self, **changes: object) -> Answer:
+        """A copy with some fields changed."""
+        return msgspec.structs.replace(self, **changes)
 
 
 class Missed(msgspec.Struct, frozen=True):

@@ -22,8 +22,11 @@ from shared.errors import InvariantBroken
 from shared.events import Run
 from shared.latency import Latency
 from shared.memory import Arena, Lease, PoolKey
+from shared.plan import Plan
 from shared.queue import DeadlineQueue, Job
 from shared.reserve import Promise, first_broken
+from shared.settings import Batching, Execution, Scheduling
+from shared.slots import Side, rows_bound, slot_plan
 
 
 class Offer(msgspec.Struct, frozen=True, gc=False):
@@ -244,3 +247,25 @@ class Scheduler:
         if self._arena.in_use() != leases:
             raise InvariantBroken(f"{self._arena.in_use()} slots are in use for {leases} launches")
         self._arena.validate()
+
+
+class _Deployed(msgspec.Struct, frozen=True):
+    contract: str
+    plan: Plan
+
+
+def scheduler_of(
+    plans: Mapping[str, Plan], side: Side, execution: Execution, batching: Batching, scheduling: Scheduling
+) -> Scheduler:
+    """The scheduler of a process that serves these plans (by contract digest) with these settings."""
+    pools: dict[PoolKey, int] = {}
+    for contract, plan in plans.items():
+        for c in slot_plan(_Deployed(contract, plan), batching.max_batch_size, execution.executors, side):
+            pools[PoolKey(c.contract, c.program, c.first)] = c.slots
+    return Scheduler(
+        executors=execution.executors,
+        latency=Latency.of(plans.items(), side, execution.slowdown),
+        arena=Arena(pools),
+        max_rows={contract: rows_bound(plan, batching.max_batch_size) for contract, plan in plans.items()},
+        max_queued=scheduling.max_queued,
+    )

@@ -62,10 +62,11 @@ class Scheduling(Group, frozen=True):
 
 class Insurance(Group, frozen=True):
     """`guard_ms`: the agent resolves this much before the deadline. `hold_ms`: a local answer is held for a better one
-    until this much (or the measured p99.9 of a wake-up, where larger) before that."""
+    until this much before that, or the measured p99.9 of a wake-up's lateness where that is more, up to `hold_max_ms`."""
 
     guard_ms: Span = 0.5
     hold_ms: Span = 1.0
+    hold_max_ms: Span = 2.0
 
 
 class Link(Group, frozen=True):

@@ -1,0 +1,75 @@
+"""Which way one request takes through the cloud, if any.
+
+Candidates are the plan's routes times the nodes that are usable. Each is predicted end to end. Those that are not on time
+are out; of the rest the highest agreement wins, and among equals `shared.scheduler.least_predicted_finish` picks the
+node. A way through the cloud is taken only where it is better than what the device will do anyway: more agreement, or the
+same sooner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from edge.nodes import Node
+from shared.plan import Route
+from shared.scheduler import Offer, least_predicted_finish
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """One way through the cloud: a route of the plan (by index) at a node, and its prediction in nanoseconds.
+
+    `finish_ns` is when the answer is predicted to be back (margin included), `head_ns` the part on the device before
+    sending, `node_ns` the part inside the node, `nbytes` both directions together.
+    """
+
+    route: Route
+    index: int
+    node: Node
+    finish_ns: int
+    head_ns: int
+    node_ns: int
+    nbytes: int
+
+
+class Insured(msgspec.Struct, frozen=True, gc=False):
+    """What the device will do by itself: its agreement and typical finish. `promised` is whether the reserve holds it."""
+
+    agreement: float
+    finish_ns: int
+    promised: bool
+
+
+NOT_INSURED = Insured(-1.0, 2**63 - 1, False)
+
+
+def choose(candidates: Sequence[Candidate], insured: Insured, due_ns: int) -> Candidate | None:
+    """The way to take, or None where the device alone is as good. `due_ns` is when the answer must be back."""
+    on_time = [c for c in candidates if c.finish_ns <= due_ns]
+    if not on_time:
+        return None
+    best = max(c.route.agreement for c in on_time)
+    if insured.promised and best < insured.agreement:
+        return None
+    picked = _soonest([c for c in on_time if c.route.agreement == best])
+    if picked is None or (insured.promised and best == insured.agreement and insured.finish_ns <= picked.finish_ns):
+        return None
+    return picked
+
+
+def explore(candidates: Sequence[Candidate], insured: Insured, now: int, interval_ns: int) -> Candidate | None:
+    """A way that is predicted too late, to be tried all the same, or None. Only where the device's own answer is promised
+    and would be bettered, and not more often than once in `interval_ns` for each node."""
+    if not insured.promised:
+        return None
+    due = [c for c in candidates if now >= c.node.explore_at and c.route.agreement > insured.agreement]
+    picked = _soonest(due)
+    if picked is not None:
+        picked.node.explore_at = now + interval_ns
+    return picked
+
+
+def _soonest(candidates: Sequence[Candidate]) -> Candidate | None:
+    offer = least_predicted_finish([Offer(i, c.finish_ns) for i, c in enumerate(candidates)])
+    return None if offer is None else candidates[offer.place]

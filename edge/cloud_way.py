@@ -1,0 +1,137 @@
+"""Ways through the cloud for one request: predicting and choosing one, asking, and checking what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from edge.account import cloud_stages, uplink_share
+from edge.balance import Candidate, Insured, choose, explore
+from edge.nodes import Node, Sent
+from edge.open_request import Attempt, Open
+from shared.errors import InvariantBroken
+from shared.events import Send
+from shared.latency import US, WorkKey
+from shared.plan import Coding, Plan, Route, SegmentRange
+from shared.request import Answer, Array, Buffer
+from shared.scheduler import Scheduler
+from shared.wire.messages import Infer, Reply, Tensor
+
+
+class RouteFacts(msgspec.Struct, frozen=True):
+    """What does not change of a route: computed once. `head` is None where the input is sent as it is."""
+
+    route: Route
+    coding: Coding
+    head: WorkKey | None
+    tail_ns: int
+
+
+class CloudWay:
+    """All routes of all plans of this edge. It keeps no state of requests."""
+
+    def __init__(self, plans: Mapping[str, Plan], incarnation: int, scheduler: Scheduler, explore_ns: int) -> None:
+        """`explore_ns`: how often a node is tried although it is predicted too late."""
+        self._incarnation = incarnation
+        self._scheduler = scheduler
+        self._explore_ns = explore_ns
+        self._facts = {
+            contract: tuple(_facts(contract, plan, r) for r in plan.routes) for contract, plan in plans.items()
+        }
+
+    def find(self, open_: Open, nodes: Sequence[Node], insured: Insured, now: int) -> tuple[Candidate | None, bool]:
+        """The way to take among these nodes, and whether it is only an exploration. None where the device alone is as
+        good, or nothing is predicted on time."""
+        facts = self._facts[open_.request.plan]
+        candidates = [self._predict(open_, i, f, node, now) for i, f in enumerate(facts) for node in nodes]
+        due = open_.hold_until if insured.promised else open_.resolve_by
+        found = choose(candidates, insured, due)
+        if found is not None or not candidates:
+            return found, False
+        found = explore([c for c in candidates if now + c.head_ns < due], insured, now, self._explore_ns)
+        return found, found is not None
+
+    def head(self, open_: Open, index: int) -> tuple[WorkKey, Coding | None] | None:
+        """The device's work before route `index` can be sent, and how its result is encoded; None where there is none, or
+        it has been done for this request."""
+        facts = self._facts[open_.request.plan][index]
+        if facts.head is None or index in open_.encoded:
+            return None
+        return facts.head, facts.coding
+
+    def ask(self, open_: Open, attempt: Attempt, now: int) -> Send:
+        """The message of an attempt whose tensors are ready; the attempt is out from now on."""
+        request = open_.request
+        route = attempt.route
+        frames = open_.encoded.get(attempt.route_index, request.inputs)
+        attempt.sent_ns = now
+        attempt.node.out[open_.id, attempt.number] = Sent(now, attempt.finish_ns, open_.resolve_by, attempt.nbytes)
+        message = Infer(
+            incarnation=self._incarnation,
+            sequence=open_.id,
+            attempt=attempt.number,
+            contract=request.plan,
+            cut=route.cut,
+            coding=route.coding,
+            rows=request.rows,
+            priority=request.priority,
+            budget_ns=open_.resolve_by - now,
+            sent_ns=now,
+            tensors=tuple(Tensor(s.dtype, s.at(request.rows)) for s in open_.plan.cuts[route.cut].tensors),
+        )
+        return Send(attempt.node.data, message, frames)
+
+    def answer(
+        self, open_: Open, attempt: Attempt, message: Reply, frames: Sequence[Buffer], now: int
+    ) -> Answer | None:
+        """The answer that a reply carries, or None where it does not answer exactly what was asked."""
+        request, route, node = open_.request, attempt.route, attempt.node
+        specs = open_.plan.outputs
+        asked = (request.plan, route.cut, route.coding, request.rows)
+        expected = tuple(Tensor(s.dtype, s.at(request.rows)) for s in specs)
+        if asked != (message.contract, message.cut, message.coding, message.rows) or message.tensors != expected:
+            return None
+        if [memoryview(f).nbytes for f in frames] != [s.nbytes(request.rows) for s in specs]:
+            return None
+        outputs: dict[str, Array] = {s.name: s.view(f, request.rows) for s, f in zip(specs, frames, strict=True)}
+        node_ns = sum(message.stages.values())
+        share = uplink_share(attempt.sent_ns, message.sent_ns - node_ns, now, node_ns, node.offset.bounds(now))
+        coding = self._facts[request.plan][attempt.route_index].coding
+        return Answer(
+            outputs=outputs,
+            source="cloud",
+            node=node.name,
+            rung=open_.plan.programs[0].name,
+            cut=route.cut,
+            fidelity=open_.plan.cloud_fidelity(coding, route.agreement),
+            contract=request.plan,
+            stages=cloud_stages(open_.arrived_ns, attempt.sent_ns, now, attempt.head, message.stages, share, now),
+        )
+
+    def _predict(self, open_: Open, index: int, facts: RouteFacts, node: Node, now: int) -> Candidate:
+        rows = open_.request.rows
+        route = facts.route
+        head_ns = 0
+        if facts.head is not None and index not in open_.encoded:
+            head_ns = self._scheduler.predicted_wait(now) + self._scheduler.latency.typical(facts.head, rows)
+        nbytes = (route.bytes_up + route.bytes_down) * rows
+        node_ns = node.wait_ns + facts.tail_ns * rows
+        finish = now + head_ns + node.estimate.network_ns(nbytes) + node_ns + node.estimate.margin_ns()
+        return Candidate(route, index, node, finish, head_ns, node_ns, nbytes)
+
+
+def _facts(contract: str, plan: Plan, route: Route) -> RouteFacts:
+    coding = plan.cuts[route.cut].coding(route.coding)
+    if coding is None:
+        raise InvariantBroken(f"plan {plan.name}: a route names coding {route.coding}, which cut {route.cut} lacks")
+    head = None
+    if route.cut or coding.lossy:
+        head = WorkKey(contract, SegmentRange(0, 0, route.cut), encode=coding.name if coding.lossy else "")
+    profile = plan.profile("cloud")
+    tail_us = 0.0
+    if profile is not None:
+        tail = (0, route.cut, len(plan.cuts) - 1, 1)
+        tail_us += sum(t.p50_us for t in profile.ranges if (t.program, t.first, t.last, t.batch) == tail)
+        tail_us += sum(c.decode_us for c in profile.codecs if (c.cut, c.coding) == (route.cut, route.coding))
+    return RouteFacts(route, coding, head, int(tail_us * US))

@@ -1,0 +1,33 @@
+"""How long before `resolve_by` a held answer must be let go, so that it is surely delivered in time."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import deque
+
+from shared.settings import Insurance
+
+SAMPLES = 1024
+MS = 1_000_000
+
+
+class HoldMargin:
+    """p99.9 of how late wake-ups come, measured, between `hold_ms` and `hold_max_ms`."""
+
+    def __init__(self, settings: Insurance) -> None:
+        self._least = int(settings.hold_ms * MS)
+        self._most = int(settings.hold_max_ms * MS)
+        self._recent: deque[int] = deque(maxlen=SAMPLES)
+        self._sorted: list[int] = []
+
+    def woke(self, late_ns: int) -> None:
+        """A wake-up came this late."""
+        if len(self._recent) == SAMPLES:
+            del self._sorted[bisect_left(self._sorted, self._recent[0])]
+        self._recent.append(late_ns)
+        insort(self._sorted, late_ns)
+
+    def margin_ns(self) -> int:
+        """The margin to use now, in nanoseconds."""
+        measured = self._sorted[-1 - len(self._sorted) // SAMPLES] if self._sorted else 0
+        return min(max(measured, self._least), self._most)

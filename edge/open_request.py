@@ -1,0 +1,114 @@
+"""What the broker remembers of a request while it is open. Data with names, no decisions."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from edge.balance import Candidate
+from shared.plan import Plan, Rung
+from shared.request import Answer, Array, Buffer, Request, Stage
+
+
+class Work(Enum):
+    """How far the local work of a request is."""
+
+    NONE = "none"
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class Attempt:
+    """One try at an answer from the cloud. `alive` until it is answered, refused, lost or no longer wanted."""
+
+    __slots__ = (
+        "alive",
+        "finish_ns",
+        "head",
+        "job",
+        "nbytes",
+        "node",
+        "node_ns",
+        "number",
+        "route",
+        "route_index",
+        "sent_ns",
+    )
+
+    def __init__(self, number: int, way: Candidate) -> None:
+        self.number = number
+        self.node = way.node
+        self.route = way.route
+        self.route_index = way.index
+        self.finish_ns = way.finish_ns
+        self.node_ns = way.node_ns
+        self.nbytes = way.nbytes
+        self.alive = True
+        self.job = 0
+        self.head = (0, 0, 0)
+        """When the work before sending began and ended, and what of it was coding; zeros where there was none."""
+        self.sent_ns = 0
+
+
+class Open:
+    """An open request: its timers, its local work, its attempts, and the best answer so far."""
+
+    __slots__ = (
+        "arrived_ns",
+        "attempts",
+        "encoded",
+        "held",
+        "hold_until",
+        "id",
+        "plan",
+        "ran",
+        "request",
+        "resolve_by",
+        "rung",
+        "rung_job",
+        "rung_work",
+        "trouble",
+    )
+
+    def __init__(self, number: int, request: Request, plan: Plan, arrived_ns: int) -> None:
+        self.id = number
+        self.request = request
+        self.plan = plan
+        self.arrived_ns = arrived_ns
+        self.resolve_by = 0
+        self.hold_until = 0
+        self.rung: Rung | None = None
+        self.rung_job = 0
+        self.rung_work = Work.NONE
+        self.ran = (0, 0)
+        """When the rung began and ended."""
+        self.attempts: list[Attempt] = []
+        self.encoded: dict[int, tuple[Array | Buffer, ...]] = {}
+        """What is ready to be sent, by the route's index."""
+        self.held: Answer | None = None
+        self.trouble = ""
+
+    def attempt(self, number: int) -> Attempt | None:
+        """The attempt of this number."""
+        return self.attempts[number - 1] if 0 < number <= len(self.attempts) else None
+
+    @property
+    def waiting_rung(self) -> bool:
+        """Whether the device may still give an answer."""
+        return self.rung_work in (Work.QUEUED, Work.RUNNING)
+
+    def best_to_come(self) -> float:
+        """The best agreement that may still come; negative where nothing may."""
+        cloud = max((a.route.agreement for a in self.attempts if a.alive), default=-1.0)
+        local = self.rung.agreement if self.rung is not None and self.waiting_rung else -1.0
+        return max(cloud, local)
+
+    def stage_at_fault(self) -> Stage:
+        """What ate the budget of a request that has no answer."""
+        sent = any(a.sent_ns for a in self.attempts)
+        if self.rung_work is Work.RUNNING or (self.rung_work is Work.FAILED and not sent):
+            return "rung"
+        if self.rung_work is not Work.QUEUED and sent:
+            return "uplink"
+        return "edge_queue"
