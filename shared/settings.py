@@ -89,12 +89,18 @@ class Link(Group, frozen=True):
     send_buffer_kb: Megabytes = 256
 
 
-class Limits(Group, frozen=True):
-    """`max_open`: requests open at once. `max_clients`, `max_peers`: connections served. `max_message_mb`: the largest
-    message taken."""
+class EdgeLimits(Group, frozen=True):
+    """`max_open`: requests open at once. `max_clients`: clients connected. `max_message_mb`: the largest message taken."""
 
     max_open: Count = 256
     max_clients: Count = 64
+    max_message_mb: Annotated[int, Meta(ge=1, le=2047)] = 64
+
+
+class CloudLimits(Group, frozen=True):
+    """`max_open`: requests open at once. `max_peers`: edges connected. `max_message_mb`: the largest message taken."""
+
+    max_open: Count = 256
     max_peers: Count = 1024
     max_message_mb: Annotated[int, Meta(ge=1, le=2047)] = 64
 
@@ -135,7 +141,7 @@ class EdgeSettings(Group, frozen=True):
     scheduling: Scheduling = Scheduling(max_queued=256)
     insurance: Insurance = Insurance()
     link: Link = Link()
-    limits: Limits = Limits()
+    limits: EdgeLimits = EdgeLimits()
 
 
 class CloudSettings(Group, frozen=True):
@@ -146,4 +152,4 @@ class CloudSettings(Group, frozen=True):
     batching: Batching = Batching()
     memory: Memory = Memory()
     scheduling: Scheduling = Scheduling()
-    limits: Limits = Limits()
+    limits: CloudLimits = CloudLimits()

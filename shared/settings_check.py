@@ -88,7 +88,7 @@ def _known(tree: object, kind: inspect.Type, path: str) -> None:
     if isinstance(kind, inspect.VarTupleType) and isinstance(tree, list):
         for index, item in enumerate(cast(list[object], tree)):
             _known(item, kind.item_type, f"{path}[{index}]")
-    if not isinstance(kind, inspect.StructType) or not isinstance(tree, dict):
+    if not isinstance(kind, inspect.StructType | inspect.DataclassType) or not isinstance(tree, dict):
         return
     fields = {field.encode_name: field.type for field in kind.fields}
     for key, value in cast(dict[str, object], tree).items():
@@ -126,7 +126,7 @@ def _value(tree: object, steps: Sequence[str | int]) -> object:
 
 def _choices(kind: inspect.Type, steps: Sequence[str | int]) -> tuple[str, ...]:
     for step in steps:
-        if isinstance(kind, inspect.StructType):
+        if isinstance(kind, inspect.StructType | inspect.DataclassType):
             kind = next(field.type for field in kind.fields if field.encode_name == step)
         elif isinstance(kind, inspect.VarTupleType):
             kind = kind.item_type
