@@ -289,7 +289,8 @@ class Broker:
                 if event.link == node.data and self.nodes.welcomed(node, message, now):
                     self._lost(node, now, out)
             case Bye():
-                self._lost(self.nodes.left(event.link), now, out)
+                out += self.nodes.left(node, message.reason, now)
+                self._lost(node, now, out)
             case _:
                 self.counters["unexpected-message"] += 1
 
@@ -326,6 +327,8 @@ class Broker:
 
     def _refused(self, node: Node, message: Refusal, now: int, out: list[Action]) -> None:
         self.counters[f"refused-{message.reason}"] += 1
+        if message.reason == "hello":
+            out += self.nodes.unknown_to(node, now)
         open_, attempt = self._answered(node, message, now)
         if open_ is None or attempt is None:
             return

@@ -172,10 +172,17 @@ class Nodes:
         node.load(message.load)
         return self._greet(node, now) if node.state is State.GONE else []
 
-    def left(self, link: str) -> Node | None:
-        """The node said good-bye; it is returned, for its attempts are hopeless by that."""
-        node = self.of_link(link)
-        return None if node is None else self._lose(node, State.GONE)
+    def left(self, node: Node, reason: str, now: int) -> list[Action]:
+        """The node said good-bye: its attempts are hopeless. One that does not know us is greeted anew."""
+        self._lose(node, State.GONE)
+        if reason != "hello":
+            return []
+        greetings = self._greet(node, now)
+        return [Send(node.probe, self._hello("probe")), *greetings] if node.probe_up else greetings
+
+    def unknown_to(self, node: Node, now: int) -> list[Action]:
+        """The node refused a request because it does not know us: greet it anew."""
+        return self._greet(node, now) if node.state in (State.UP, State.STALLED) else []
 
     def overdue(self, node: Node, now: int) -> bool:
         """Mark the node stalled where an answer is overdue by more than the settings allow; True where that is new."""

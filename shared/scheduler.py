@@ -151,6 +151,10 @@ class Scheduler:
         """When the next waiting job can no longer be on time, in nanoseconds: `schedule` must be called by then."""
         return min((j.deadline_ns - self.latency.typical(j.key, j.rows) + 1 for j in self._queue.heads()), default=None)
 
+    def max_rows(self, contract: str) -> int:
+        """The most rows of one launch of this contract."""
+        return self._max_rows[contract]
+
     def waiting(self, job: int) -> bool:
         """Whether this job is still in the queue."""
         return job in self._queue

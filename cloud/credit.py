@@ -1,0 +1,64 @@
+"""Credits: how many requests each edge may have at this node at once. All that is lent never exceeds the capacity.
+
+Each edge gets an even share. When one more comes, the others' shares shrink as their requests end, and the newcomer gets
+what is left meanwhile, so that a crowd can never overrun the node: what an edge has out beyond its share is not called
+back, it is only not renewed.
+"""
+
+from __future__ import annotations
+
+from shared.errors import InvariantBroken
+
+
+class Credits:
+    """The credit book of one node."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._granted: dict[str, int] = {}
+        self._out: dict[str, int] = {}
+
+    def join(self, peer: str) -> int:
+        """A peer comes (again): its grant, which may be 0 for the moment."""
+        self._granted.setdefault(peer, 0)
+        self._out.setdefault(peer, 0)
+        return self.granted(peer)
+
+    def leave(self, peer: str) -> None:
+        """A peer is gone: what it had is free."""
+        self._granted.pop(peer, None)
+        self._out.pop(peer, None)
+
+    def granted(self, peer: str) -> int:
+        """How many requests `peer` may have out now; 0 where it is not known. It is what its next reply should say."""
+        if peer not in self._granted:
+            return 0
+        share = max(1, self._capacity // len(self._granted))
+        self._granted[peer] = min(self._granted[peer], max(share, self._out[peer]))
+        left = self._capacity - sum(self._granted.values())
+        if self._granted[peer] < share:
+            self._granted[peer] += min(share - self._granted[peer], left)
+        return self._granted[peer]
+
+    def take(self, peer: str) -> bool:
+        """A request of `peer` comes in: False where it has no credit left."""
+        if self._out.get(peer, 0) >= self.granted(peer):
+            return False
+        self._out[peer] += 1
+        return True
+
+    def give_back(self, peer: str) -> None:
+        """A request of `peer` ended. A peer that left meanwhile is ignored."""
+        if peer not in self._out:
+            return
+        if self._out[peer] < 1:
+            raise InvariantBroken(f"peer {peer} gives back a credit that it does not have")
+        self._out[peer] -= 1
+
+    def validate(self) -> None:
+        """Raises `InvariantBroken` where more is lent than there is, or more is out than was granted."""
+        if sum(self._granted.values()) > self._capacity:
+            raise InvariantBroken(f"{sum(self._granted.values())} credits are lent, the capacity is {self._capacity}")
+        for peer, out in self._out.items():
+            if not 0 <= out <= self._granted[peer]:
+                raise InvariantBroken(f"peer {peer} has {out} out of {self._granted[peer]} credits")

@@ -1,0 +1,105 @@
+"""The edges that talk to this node: who greeted on which connection, their clocks, their credit, what they sent before."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from cloud.credit import Credits
+from shared.errors import PeerError
+from shared.offset import OffsetInterval
+from shared.wire.messages import PROTOCOL, Hello
+
+SILENT_NS = 10_000_000_000
+"""A peer that said nothing for this long makes room for another."""
+
+
+class Peer:
+    """One edge process. It has one data and one probe connection at most; the newest greeting of each kind counts."""
+
+    def __init__(self, name: str, incarnation: int, remember: int) -> None:
+        self.name = name
+        self.incarnation = incarnation
+        self.data = ""
+        self.probe = ""
+        self.offset = OffsetInterval()
+        self.seen_ns = 0
+        self._remember = remember
+        self._seen: OrderedDict[tuple[int, int], int] = OrderedDict()
+
+    def first_time(self, sequence: int, attempt: int, deadline_ns: int, now: int) -> bool:
+        """Whether this attempt was never here; it is remembered from now on, until its deadline at least, within a bound
+        (an attempt so old that it was forgotten is past its deadline and refused by that)."""
+        while self._seen and (len(self._seen) >= self._remember or next(iter(self._seen.values())) < now):
+            self._seen.popitem(last=False)
+        if (sequence, attempt) in self._seen:
+            return False
+        self._seen[sequence, attempt] = deadline_ns
+        return True
+
+
+class Peers:
+    """All peers, by name and by connection, bounded."""
+
+    def __init__(self, limit: int, capacity: int, remember: int) -> None:
+        """At most `limit` peers share `capacity` credits; of each the last `remember` attempts are remembered."""
+        self._limit = limit
+        self._remember = remember
+        self._by_name: dict[str, Peer] = {}
+        self._by_link: dict[str, Peer] = {}
+        self.credits = Credits(capacity)
+
+    def of_link(self, link: str) -> Peer | None:
+        """The peer that greeted on this connection."""
+        return self._by_link.get(link)
+
+    def all(self) -> Iterable[Peer]:
+        """Every peer."""
+        return self._by_name.values()
+
+    def greet(self, link: str, message: Hello, now: int) -> tuple[Peer, Peer | None]:
+        """Take a greeting: the peer, and the former incarnation of it that it replaces, if any.
+
+        Raises `PeerError` with reason `version` for another protocol, `hello` for a greeting of an older incarnation or
+        for one more peer than the node serves.
+        """
+        if message.protocol != PROTOCOL:
+            raise PeerError("version", f"protocol {message.protocol}, expected {PROTOCOL}")
+        peer = self._by_name.get(message.peer)
+        replaced = None
+        if peer is not None and message.incarnation < peer.incarnation:
+            raise PeerError("hello", f"{message.peer} has a newer incarnation here")
+        if peer is not None and message.incarnation > peer.incarnation:
+            replaced = peer
+            self.remove(peer)
+            peer = None
+        if peer is None:
+            self._make_room(now)
+            peer = Peer(message.peer, message.incarnation, self._remember)
+            self._by_name[peer.name] = peer
+            self.credits.join(peer.name)
+        peer.seen_ns = now
+        self._by_link.pop(peer.probe if message.connection == "probe" else peer.data, None)
+        self._by_link[link] = peer
+        if message.connection == "probe":
+            peer.probe = link
+        else:
+            peer.data = link
+        return peer, replaced
+
+    def remove(self, peer: Peer) -> None:
+        """Forget a peer and its connections; its credit is free."""
+        if self._by_name.get(peer.name) is peer:
+            del self._by_name[peer.name]
+            self.credits.leave(peer.name)
+        for link in (peer.data, peer.probe):
+            if self._by_link.get(link) is peer:
+                del self._by_link[link]
+
+    def _make_room(self, now: int) -> None:
+        if len(self._by_name) < self._limit:
+            return
+        for peer in [p for p in self._by_name.values() if now - p.seen_ns > SILENT_NS]:
+            self.remove(peer)
+        if len(self._by_name) >= self._limit:
+            raise PeerError("hello", f"{self._limit} peers are served already")

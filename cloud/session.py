@@ -1,0 +1,321 @@
+"""A node's machine: edges are greeted, requests are checked, queued, launched and answered, and nothing is run for nobody.
+
+    Infer --> checked (greeted, contract, cut, coding, shapes, sizes, once only, in time, credit)
+          --> queued --> launched in a batch --> Reply
+    at every step it may end as a Refusal with one reason; each request that was let in ends exactly once:
+    as Reply, as Refusal, or silently because its peer is gone.
+
+A request is dropped as expired only past the optimistic reading of the clocks: deadline at the edge, moved to this clock
+by the lower end of the offset interval, so that a bad clock estimate never refuses what could have been on time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import msgspec
+
+from cloud.peers import Peer, Peers
+from shared.codecs import check_frame
+from shared.errors import InvariantBroken, PeerError
+from shared.events import (
+    Abort,
+    Action,
+    ClockJumped,
+    Event,
+    Failed,
+    Finished,
+    Received,
+    Row,
+    RowResult,
+    Send,
+    SendFailed,
+    Tick,
+    WakeAt,
+)
+from shared.latency import WorkKey
+from shared.plan import Coding, Plan, SegmentRange
+from shared.queue import Job
+from shared.request import Array, Buffer, Stages
+from shared.scheduler import scheduler_of
+from shared.settings import CloudSettings
+from shared.wire.messages import Bye, Cancel, Hello, Infer, Load, Probe, ProbeReply, Refusal, Reply, Tensor, Welcome
+
+Identity = tuple[str, int, int, int]
+"""Peer, incarnation, sequence, attempt."""
+
+
+class Admitted(msgspec.Struct, frozen=True, gc=False):
+    """A request that was let in and is not over."""
+
+    identity: Identity
+    link: str
+    message: Infer
+    job: int
+    received_ns: int
+
+
+class Session:
+    """Peers and requests of one node process. `handle(event, now)` is the only door."""
+
+    def __init__(self, settings: CloudSettings, plans: Mapping[str, Plan], node: str, incarnation: int) -> None:
+        """`plans` by contract digest. `node` names this node, `incarnation` this start of it."""
+        self._settings = settings
+        self._plans = dict(plans)
+        self._node = node
+        self._incarnation = incarnation
+        self.scheduler = scheduler_of(plans, "cloud", settings.execution, settings.batching, settings.scheduling)
+        self.peers = Peers(settings.limits.max_peers, settings.node.credits, settings.scheduling.max_queued)
+        self._admitted: dict[int, Admitted] = {}
+        self._by_identity: dict[Identity, int] = {}
+        self._last_job = 0
+        self._wake_at = 0
+        self.counters: Counter[str] = Counter()
+
+    def handle(self, event: Event, now: int) -> list[Action]:
+        """Take one event and say what is to be done. Raises `InvariantBroken` where a rule of our own is broken."""
+        out: list[Action] = []
+        match event:
+            case Received():
+                self._received(event, now, out)
+            case Finished():
+                self._finished(event, now, out)
+            case Failed():
+                self._failed(event, now, out)
+            case SendFailed():
+                self.counters["send-failed"] += 1
+                self._gone(self.peers.of_link(event.link), now, out)
+            case ClockJumped():
+                for peer in self.peers.all():
+                    peer.offset.reset()
+            case Tick():
+                pass
+            case _:
+                raise InvariantBroken(f"a node does not know the event {type(event).__name__}")
+        self._schedule(now, out)
+        self._wake(now, out)
+        return out
+
+    # --- messages -----------------------------------------------------------------------------------------------------
+
+    def _received(self, event: Received, now: int, out: list[Action]) -> None:
+        match event.message:
+            case Infer():
+                self._infer(event.link, event.message, event.frames, now, out)
+            case Cancel():
+                self._cancel(event.link, event.message, now, out)
+            case Probe():
+                self._probe(event.link, event.message, now, out)
+            case Hello():
+                self._hello(event.link, event.message, now, out)
+            case Bye():
+                self._gone(self.peers.of_link(event.link), now, out)
+            case _:
+                self.counters["unexpected-message"] += 1
+
+    def _hello(self, link: str, message: Hello, now: int, out: list[Action]) -> None:
+        try:
+            peer, replaced = self.peers.greet(link, message, now)
+        except PeerError as error:
+            self.counters[f"refused-{error.reason}"] += 1
+            out.append(Send(link, Bye(error.reason)))
+            return
+        if replaced is not None:
+            self._forget(replaced, now, out)
+        contracts = tuple(c for c in message.contracts if c in self._plans)
+        credits_ = self.peers.credits.granted(peer.name)
+        out.append(Send(link, Welcome(message.protocol, self._node, self._incarnation, contracts, credits_)))
+
+    def _probe(self, link: str, message: Probe, now: int, out: list[Action]) -> None:
+        peer = self.peers.of_link(link)
+        if peer is None:
+            out.append(Send(link, Bye("hello")))
+            return
+        peer.seen_ns = now
+        peer.offset.peer_sent(message.sent_ns, now)
+        if message.last_sent_ns:
+            peer.offset.peer_received(message.last_sent_ns, message.last_received_ns, now)
+        out.append(Send(link, ProbeReply(message.number, message.sent_ns, now, now, self._load(peer, now))))
+
+    def _infer(self, link: str, message: Infer, frames: tuple[Buffer, ...], now: int, out: list[Action]) -> None:
+        peer = self.peers.of_link(link)
+        try:
+            if peer is None or link != peer.data or message.incarnation != peer.incarnation:
+                raise PeerError("hello", "a request needs a greeted data connection of its incarnation")
+            peer.seen_ns = now
+            identity = (peer.name, message.incarnation, message.sequence, message.attempt)
+            coding = self._checked(message, frames)
+            deadline = self._deadline(peer, message, now)
+            if identity in self._by_identity or not peer.first_time(message.sequence, message.attempt, deadline, now):
+                raise PeerError("duplicate", "this attempt was here before")
+            key = WorkKey(
+                message.contract, _tail(self._plans[message.contract], message), coding.name if coding.lossy else ""
+            )
+            if now + self.scheduler.latency.typical(key, message.rows) > deadline:
+                raise PeerError("expired", "it cannot be done in what is left")
+            if not self.peers.credits.take(peer.name):
+                raise PeerError("credit", "more requests are out than credits were granted")
+            self._last_job += 1
+            row = Row(self._last_job, message.rows, frames, coding)
+            job = Job(row.job, key.contract, key.range, row, deadline, message.priority, False, key)
+            if not self.scheduler.submit(job):
+                self.peers.credits.give_back(peer.name)
+                raise PeerError("overload", "the queue is full")
+        except PeerError as error:
+            self._refuse(link, message, error.reason, error.detail, now, out)
+            return
+        self._admitted[row.job] = Admitted(identity, link, message, row.job, now)
+        self._by_identity[identity] = row.job
+
+    def _checked(self, message: Infer, frames: tuple[Buffer, ...]) -> Coding:
+        """The coding that the request names, after everything that can be checked without decoding."""
+        plan = self._plans.get(message.contract)
+        if plan is None:
+            raise PeerError("contract", f"contract {message.contract[:12]} is not served here")
+        if not 0 <= message.cut < len(plan.cuts) - 1:
+            raise PeerError("input", f"cut {message.cut} is not one of 0 to {len(plan.cuts) - 2}")
+        cut = plan.cuts[message.cut]
+        coding = cut.coding(message.coding)
+        if coding is None:
+            raise PeerError("input", f"cut {message.cut} has no coding {message.coding!r}")
+        most = self.scheduler.max_rows(message.contract)
+        if not 1 <= message.rows <= most:
+            raise PeerError("input", f"{message.rows} rows, expected 1 to {most}")
+        levels = self._settings.scheduling.priority_levels
+        if not 0 <= message.priority < levels:
+            raise PeerError("input", f"priority {message.priority}, expected 0 to {levels - 1}")
+        expected = tuple(Tensor(s.dtype, s.at(message.rows)) for s in cut.tensors)
+        if message.tensors != expected or len(frames) != len(expected):
+            raise PeerError("input", f"tensors {message.tensors}, expected {expected}")
+        for spec, frame in zip(cut.tensors, frames, strict=True):
+            check_frame(memoryview(frame).nbytes, coding, spec, message.rows)
+        return coding
+
+    def _deadline(self, peer: Peer, message: Infer, now: int) -> int:
+        """The request's deadline on this node's clock, read optimistically: no true deadline is later."""
+        peer.offset.peer_sent(message.sent_ns, now)
+        low, _ = peer.offset.bounds(now)
+        return message.sent_ns + message.budget_ns - (low if low is not None else message.sent_ns - now)
+
+    def _cancel(self, link: str, message: Cancel, now: int, out: list[Action]) -> None:
+        peer = self.peers.of_link(link)
+        if peer is None:
+            return
+        job = self._by_identity.get((peer.name, message.incarnation, message.sequence, message.attempt))
+        if job is None:
+            return
+        admitted = self._settle(job)
+        self._stop(job, out)
+        self._refuse(link, admitted.message, "cancelled", "", now, out)
+
+    # --- work ---------------------------------------------------------------------------------------------------------
+
+    def _schedule(self, now: int, out: list[Action]) -> None:
+        decision = self.scheduler.schedule(now)
+        for job in decision.expired:
+            self._refuse_job(job.id, "expired", "it can no longer be done in time", now, out)
+        out += decision.runs
+
+    def _finished(self, event: Finished, now: int, out: list[Action]) -> None:
+        launch, _ = self.scheduler.ended(event.run, event.ended_ns - event.began_ns)
+        results = {r.job: r for r in event.results}
+        self.counters["launches"] += 1
+        for job in launch.jobs:
+            result = results.get(job.id) or RowResult(job.id, (), "the executor gave no result")
+            if job.id not in self._admitted:
+                self.counters["unwanted-rows"] += job.rows
+            elif result.error:
+                self._refuse_job(job.id, "failed", result.error, now, out)
+            else:
+                self._reply(self._settle(job.id), result.outputs, event, now, out)
+
+    def _failed(self, event: Failed, now: int, out: list[Action]) -> None:
+        launch, _ = self.scheduler.ended(event.run, None)
+        reason = "expired" if event.reason == "window" else "failed"
+        for job in launch.jobs:
+            if job.id in self._admitted:
+                self._refuse_job(job.id, reason, event.detail or event.reason, now, out)
+
+    def _reply(
+        self, admitted: Admitted, outputs: tuple[Array | Buffer, ...], event: Finished, now: int, out: list[Action]
+    ) -> None:
+        asked = admitted.message
+        specs = self._plans[asked.contract].outputs
+        stages: Stages = {
+            "cloud_queue": event.began_ns - admitted.received_ns + now - event.ended_ns,
+            "codec": event.codec_ns,
+            "tail": event.ended_ns - event.began_ns - event.codec_ns,
+        }
+        reply = Reply(
+            incarnation=asked.incarnation,
+            sequence=asked.sequence,
+            attempt=asked.attempt,
+            contract=asked.contract,
+            cut=asked.cut,
+            coding=asked.coding,
+            rows=asked.rows,
+            tensors=tuple(Tensor(s.dtype, s.at(asked.rows)) for s in specs),
+            stages=stages,
+            sent_ns=now,
+            load=self._load(self.peers.of_link(admitted.link), now),
+        )
+        self.counters["rows"] += asked.rows
+        out.append(Send(admitted.link, reply, outputs))
+
+    def _settle(self, job: int) -> Admitted:
+        """A request is over: its credit is free, and it is no longer known as open."""
+        admitted = self._admitted.pop(job)
+        del self._by_identity[admitted.identity]
+        self.peers.credits.give_back(admitted.identity[0])
+        return admitted
+
+    def _stop(self, job: int, out: list[Action]) -> None:
+        run = self.scheduler.cancel(job)
+        if run is not None:
+            out.append(Abort(run.run, run.executor))
+
+    def _refuse_job(self, job: int, reason: str, detail: str, now: int, out: list[Action]) -> None:
+        admitted = self._settle(job)
+        self._refuse(admitted.link, admitted.message, reason, detail, now, out)
+
+    def _refuse(self, link: str, message: Infer, reason: str, detail: str, now: int, out: list[Action]) -> None:
+        self.counters[f"refused-{reason}"] += 1
+        load = self._load(self.peers.of_link(link), now)
+        refusal = Refusal(message.incarnation, message.sequence, message.attempt, reason, detail[:200], now, load)
+        out.append(Send(link, refusal))
+
+    def _load(self, peer: Peer | None, now: int) -> Load:
+        granted = 0 if peer is None else self.peers.credits.granted(peer.name)
+        return Load(self.scheduler.predicted_wait(now), granted)
+
+    # --- peers and time -----------------------------------------------------------------------------------------------
+
+    def _gone(self, peer: Peer | None, now: int, out: list[Action]) -> None:
+        if peer is not None:
+            self._forget(peer, now, out)
+            self.peers.remove(peer)
+
+    def _forget(self, peer: Peer, now: int, out: list[Action]) -> None:
+        """Nothing of this peer's incarnation is wanted any more."""
+        for job in [a.job for a in self._admitted.values() if a.identity[:2] == (peer.name, peer.incarnation)]:
+            self._settle(job)
+            self._stop(job, out)
+            self.counters["peer-gone"] += 1
+
+    def _wake(self, now: int, out: list[Action]) -> None:
+        at = self.scheduler.next_expiry()
+        if at is not None and max(at, now) != self._wake_at:
+            self._wake_at = max(at, now)
+            out.append(WakeAt(self._wake_at))
+
+    def validate(self) -> None:
+        """Raises `InvariantBroken` where the machine's own books disagree. For tests and simulations."""
+        self.scheduler.validate()
+        self.peers.credits.validate()
+        if {j: a.identity for j, a in self._admitted.items()} != {j: i for i, j in self._by_identity.items()}:
+            raise InvariantBroken("admitted requests and identities disagree")
+
+
+def _tail(plan: Plan, message: Infer) -> SegmentRange:
+    return SegmentRange(0, message.cut, len(plan.cuts) - 1)
