@@ -135,16 +135,14 @@ def _iou(boxes: _Floats, box: _Floats) -> _Floats:
 
 
 def _top1(reference: Answers, other: Answers) -> float:
-    def best(answer: Mapping[str, Array]) -> npt.NDArray[np.intp]:
-        first = next(iter(answer.values()))
-        return np.asarray(np.argmax(np.atleast_1d(first), axis=-1))
-
     name = next(iter(reference[0]))
-    hits = [
-        float(np.mean(best({name: left[name]}) == best({name: right[name]})))
-        for left, right in _pairs(reference, other)
-    ]
-    return float(np.mean(hits))
+    same = [np.equal(_best(left[name]), _best(right[name])) for left, right in _pairs(reference, other)]
+    return float(np.mean([float(np.mean(rows)) for rows in same]))
+
+
+def _best(scores: Array) -> npt.NDArray[np.int64]:
+    """Index of the largest value of the last axis."""
+    return np.asarray(np.atleast_1d(scores).argmax(axis=-1), dtype=np.int64)
 
 
 def _relative(reference: Answers, other: Answers) -> float:

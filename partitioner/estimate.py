@@ -28,10 +28,14 @@ def anchors(cuts: Sequence[CandidateCut], count: int) -> list[CandidateCut]:
     """At most `count` of the inner cuts, those nearest to equal steps of compute."""
     if len(cuts) <= count:
         return list(cuts)
-    shares = np.array([cut.share for cut in cuts])
-    wanted = np.linspace(shares.min(), shares.max(), count)
-    indices = sorted({int(np.abs(shares - share).argmin()) for share in wanted})
+    low, high = cuts[0].share, max(cut.share for cut in cuts)
+    wanted = [low + (high - low) * step / max(1, count - 1) for step in range(count)]
+    indices = sorted({_nearest(cuts, share) for share in wanted})
     return [cuts[index] for index in indices]
+
+
+def _nearest(cuts: Sequence[CandidateCut], share: float) -> int:
+    return min(range(len(cuts)), key=lambda index: abs(cuts[index].share - share))
 
 
 def warm_heads(

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from partitioner.graph.model import Model
-from partitioner.graph.run import Session, open_session
+from partitioner.graph.run import Session, open_session, run_session
 from shared.codecs import decode_into, dtype_of, encode
 from shared.plan import Coding
 from shared.request import Array, Buffer, TensorSpec
@@ -23,15 +23,17 @@ Tensors = tuple[Array, ...]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A loaded graph."""
+    """A loaded graph. `name` is for messages."""
 
+    name: str
     session: Session
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
 
     def __call__(self, tensors: Tensors) -> Tensors:
         """The outputs, in order, for the inputs, in order. Raises `ModelError` where the runtime refuses them."""
-        return tuple(self.session.run(self.outputs, dict(zip(self.inputs, tensors, strict=True))))
+        feed = dict(zip(self.inputs, tensors, strict=True))
+        return tuple(run_session(self.session, self.name, list(self.outputs), feed).values())
 
     def named(self, tensors: Tensors) -> dict[str, Array]:
         """The outputs by name."""
@@ -41,12 +43,14 @@ class Part:
 def load_part(model: Model, threads: int) -> Part:
     """Load a graph from memory. Raises `ModelError`."""
     session = open_session(model, threads=threads)
-    return Part(session, tuple(spec.name for spec in model.inputs), tuple(spec.name for spec in model.outputs))
+    return Part(
+        model.name, session, tuple(spec.name for spec in model.inputs), tuple(spec.name for spec in model.outputs)
+    )
 
 
 def load_file(path: Path, inputs: Sequence[str], outputs: Sequence[str], threads: int) -> Part:
     """Load a segment's file. Raises `ModelError`."""
-    return Part(open_session(path, threads=threads), tuple(inputs), tuple(outputs))
+    return Part(path.name, open_session(path, threads=threads), tuple(inputs), tuple(outputs))
 
 
 def run_chain(parts: Sequence[Part], tensors: Tensors) -> Tensors:

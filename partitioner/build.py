@@ -1,0 +1,194 @@
+"""From options to a bundle on disk: study, weigh, cut, write, prove, profile, publish.
+
+The bundle is made in a folder of its own beside its place and moved there only when it is complete and proven, so that a
+plan that exists is a plan that works. Segments are made only at cuts that a route uses.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from partitioner.choose import WHOLE
+from partitioner.cost import Candidate
+from partitioner.graph.split import Chain, split
+from partitioner.graph.weights import write_programs
+from partitioner.options import PlanOptions
+from partitioner.profile import load_segments, profile_bundle
+from partitioner.report import Findings, render
+from partitioner.running import Tensors
+from partitioner.study import Progress, Study, begin
+from partitioner.verify_local import verify_local
+from partitioner.weigh import Weighing, weigh
+from shared.bundle import finish_bundle, write_manifest
+from shared.errors import ModelError, UserError
+from shared.plan import (
+    GOLDEN_FILE,
+    PLAN_FILE,
+    PLAN_FORMAT,
+    RAW,
+    REPORT_FILE,
+    WEIGHTS_FILE,
+    Coding,
+    Cut,
+    Plan,
+    Program,
+    Route,
+    Rung,
+)
+from shared.plan_rules import plan_faults
+from shared.request import Array
+
+MAX_BATCH = 8
+"""Most rows of one launch, where rows may be joined: on a CPU a larger batch gains nothing and takes deadlines with it."""
+GOLDEN_ROWS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A plan that was made: where it lies, what it says, what was weighed, and how long it took."""
+
+    path: Path
+    plan: Plan
+    weighing: Weighing
+    seconds: float
+
+
+def make_plan(options: PlanOptions, progress: Progress = lambda _: None) -> Path:
+    """Make the bundle `options.out` and return its path. Raises `UserError` and its kinds; then nothing was published."""
+    return make(options, progress).path
+
+
+def make(options: PlanOptions, progress: Progress = lambda _: None) -> Made:
+    """As `make_plan`, with all that was found on the way."""
+    began = time.monotonic()
+    study = begin(options, progress)
+    weighing = weigh(study, progress)
+    with _workshop(options.out) as folder:
+        progress("writing the segments")
+        chains = _chains(study, weighing)
+        programs = write_programs(chains, folder)
+        plan = _plan(study, weighing, chains, programs, folder)
+        for fault in plan_faults(plan):
+            raise ModelError(f"{options.model}: the plan does not hold together: {fault}")
+        bundle = load_segments(folder, plan, options.threads)
+        progress("proving that head and tail equal the whole")
+        checks = verify_local(study, bundle)
+        progress("timing the segments at the stream's pace")
+        profiles = profile_bundle(
+            bundle,
+            study.data.held_out,
+            study.cadence_hz,
+            study.effort.profile_s,
+            options.edge_slowdown,
+            options.threads,
+        )
+        plan = msgspec.structs.replace(plan, profiles=profiles)
+        progress("writing the report")
+        _write_golden(study, folder)
+        (folder / PLAN_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(plan), indent=1))
+        findings = Findings(study, weighing, plan, tuple(checks), time.monotonic() - began)
+        (folder / REPORT_FILE).write_text(render(findings), encoding="utf-8")
+        write_manifest(folder)
+        finish_bundle(folder, options.out)
+    return Made(options.out, plan, weighing, time.monotonic() - began)
+
+
+@contextmanager
+def _workshop(out: Path) -> Generator[Path]:
+    """A fresh folder beside `out`, gone again unless it was moved away."""
+    folder = out.with_name(f".{out.name}.{os.getpid()}.new")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir()
+    except OSError as error:
+        raise UserError(f"output {out}: cannot be written ({error.strerror})") from None
+    try:
+        yield folder
+    except OSError as error:
+        raise UserError(f"output {out}: cannot be written ({error})") from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _chains(study: Study, weighing: Weighing) -> dict[str, Chain]:
+    """The whole model, cut where a route needs it, and each rung of the ladder."""
+    names = {route.cut for route in weighing.routes}
+    cuts = [loaded.cut for loaded in weighing.loaded.values() if loaded.head is not None and loaded.cut.name in names]
+    chains = {WHOLE: split(study.model, cuts)}
+    chains |= {rung.name: split(rung.model, []) for rung in weighing.lower}
+    return chains
+
+
+def _plan(
+    study: Study, weighing: Weighing, chains: Mapping[str, Chain], programs: tuple[Program, ...], folder: Path
+) -> Plan:
+    order = [cut.name for cut in chains[WHOLE].cuts]
+    cuts = tuple(Cut(cut.name, cut.tensors, _codings(weighing, cut.name)) for cut in chains[WHOLE].cuts)
+    numbers = {name: number for number, name in enumerate(chains)}
+    return Plan(
+        format=PLAN_FORMAT,
+        name=study.options.out.stem,
+        model=study.model.digest,
+        opset=study.model.opset,
+        ir_version=study.model.ir_version,
+        batchable=study.model.batchable,
+        max_batch=MAX_BATCH if study.model.batchable else 1,
+        cuts=cuts,
+        programs=programs,
+        ladder=tuple(Rung(c.rung, numbers[c.rung], round(c.agreement, 4)) for c in weighing.rungs),
+        routes=tuple(_route(c, order.index(c.cut)) for c in weighing.routes),
+        metric=study.metric,
+        chosen=weighing.sentence,
+        digests=_digests(programs, folder),
+    )
+
+
+def _codings(weighing: Weighing, cut: str) -> tuple[Coding, ...]:
+    """raw, and the codings in which a route sends the cut."""
+    loaded = weighing.loaded.get(cut)
+    if loaded is None:
+        return (RAW,)
+    used = {route.coding for route in weighing.routes if route.cut == cut}
+    return tuple(coded.coding for coded in loaded.coded if coded.coding.name in used or not coded.coding.lossy)
+
+
+def _route(candidate: Candidate, cut: int) -> Route:
+    return Route(cut, candidate.coding, round(candidate.agreement, 4), candidate.bytes_up, candidate.bytes_down)
+
+
+def _digests(programs: tuple[Program, ...], folder: Path) -> dict[str, str]:
+    names = sorted({segment.file for program in programs for segment in program.segments})
+    if (folder / WEIGHTS_FILE).exists():
+        names.append(WEIGHTS_FILE)
+    digests: dict[str, str] = {}
+    for name in names:
+        with (folder / name).open("rb") as file:
+            digests[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return digests
+
+
+def _write_golden(study: Study, folder: Path) -> None:
+    """A few held-out rows, evenly spread, and the whole model's answers to them."""
+    rows = study.data.held_out
+    step = max(1, len(rows) // GOLDEN_ROWS)
+    chosen = range(0, len(rows), step)[:GOLDEN_ROWS]
+    arrays: dict[str, Array] = {}
+
+    def put(side: str, number: int, specs: tuple[str, ...], tensors: Tensors) -> None:
+        arrays.update({f"{side}/{number}/{name}": array for name, array in zip(specs, tensors, strict=True)})
+
+    for number, index in enumerate(chosen):
+        put("in", number, tuple(spec.name for spec in study.model.inputs), rows[index])
+        put("out", number, tuple(spec.name for spec in study.model.outputs), study.reference[index])
+    with (folder / GOLDEN_FILE).open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)

@@ -1,0 +1,129 @@
+"""`headtail plan`: reads the options, shows what is being done, and ends with a table and one sentence."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from partitioner.build import Made, make
+from partitioner.cost import Candidate, predict
+from partitioner.options import PlanOptions, parse_duration, parse_link
+from partitioner.report import ordered
+from shared.plan import REPORT_FILE
+
+SHOWN = 8
+
+
+def main(
+    model: Annotated[Path, typer.Argument(help="The ONNX file.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The bundle to write, NAME.plan.")],
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(help="The input at one row: 1,3,192,192, or NAME=1,3,192,192 for each of several."),
+    ] = None,
+    preprocess: Annotated[
+        str, typer.Option(help="none, or image[:mean=M,std=S,bgr]: the input becomes a uint8 image.")
+    ] = "none",
+    postprocess: Annotated[
+        str, typer.Option(help="none, peaks[:...], topk[:...], or the path of an ONNX file.")
+    ] = "none",
+    calibration: Annotated[
+        Path | None,
+        typer.Option(help="A folder of images, or an .npz with rows of each input; without it nothing lossy."),
+    ] = None,
+    deadline: Annotated[str, typer.Option(help="When an answer is due, such as 10ms.")] = "10ms",
+    link: Annotated[str, typer.Option(help="Rate and round trip to the cloud, such as 200mbit,2ms.")] = "200mbit,2ms",
+    edge_slowdown: Annotated[float, typer.Option(help="How many times slower than this machine the device is.")] = 1.0,
+    cadence: Annotated[float, typer.Option(help="Requests a second.")] = 30.0,
+    metric: Annotated[
+        str | None, typer.Option(help="detection, top1, relative or exact; by default as the outputs suggest.")
+    ] = None,
+    min_agreement: Annotated[float, typer.Option(help="The least agreement with the whole model, 0 to 1.")] = 0.0,
+    rung_resolution: Annotated[
+        list[int] | None, typer.Option(help="Height of a lower resolution for the ladder; may be repeated.")
+    ] = None,
+    rungs: Annotated[bool, typer.Option("--rungs/--no-rungs", help="Whether to make lower resolutions.")] = True,
+    force_cut: Annotated[
+        list[str] | None,
+        typer.Option(help="A tensor (or `input`) to cut at, whatever the weighing says; may be repeated."),
+    ] = None,
+    jpeg_quality: Annotated[list[int] | None, typer.Option(help="JPEG quality of the input; may be repeated.")] = None,
+    threads: Annotated[int, typer.Option(help="Threads of a session.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of crops and synthetic data.")] = 0,
+    quick: Annotated[bool, typer.Option("--quick", help="Spend less time on timing and judging.")] = False,
+) -> None:
+    """Decide where a model should run under a deadline and a link, cut it there, prove it, and write the bundle."""
+    options = PlanOptions(
+        model=model,
+        out=out,
+        shapes=tuple(shape or ()),
+        preprocess=preprocess,
+        postprocess=postprocess,
+        calibration=calibration,
+        deadline_ns=parse_duration(deadline),
+        link=parse_link(link),
+        edge_slowdown=edge_slowdown,
+        cadence_hz=cadence,
+        metric=metric,
+        min_agreement=min_agreement,
+        rung_resolutions=tuple(rung_resolution or ()),
+        lower_rungs=rungs,
+        force_cuts=tuple(force_cut or ()),
+        seed=seed,
+        quick=quick,
+        threads=threads,
+        jpeg_qualities=tuple(jpeg_quality or (90,)),
+    )
+    console = Console()
+    with console.status("starting") as status:
+
+        def progress(text: str) -> None:
+            if console.is_terminal:
+                status.update(text)
+            else:
+                console.print(text)
+
+        made = make(options, progress)
+    show(console, made, options)
+
+
+def show(console: Console, made: Made, options: PlanOptions) -> None:
+    """Print the best ways, the ladder and the sentence."""
+    table = Table(title=f"{made.plan.name}: ways to answer", title_justify="left")
+    for name in ("way", "p50 ms", "p99 ms", "up KB", "agreement", "by"):
+        table.add_column(name, justify="left" if name in {"way", "by"} else "right", overflow="fold")
+    kept = (made.weighing.best, *made.weighing.routes)
+    ways = ordered(made.weighing, options.link, options.deadline_ns)
+    shown = [c for number, c in enumerate(ways) if number < SHOWN or c in kept or c.kind == "device"]
+    for candidate in shown:
+        table.add_row(*_cells(candidate, options), style="bold" if candidate == made.weighing.best else None)
+    console.print(table)
+    if len(ways) > len(shown):
+        console.print(f"and {len(ways) - len(shown)} more in the report")
+    ladder = ", ".join(f"{rung.name} ({rung.agreement:.3f})" for rung in made.plan.ladder)
+    routes = ", ".join(route.label for route in made.weighing.routes)
+    console.print(f"ladder: {ladder}; routes: {routes or 'none, the device always wins'}")
+    for note in made.weighing.notes:
+        console.print(f"note: {note}", highlight=False)
+    if not options.calibration:
+        console.print("note: no --calibration, so nothing lossy was considered and times are of seeded synthetic input")
+    console.print(f"{made.path}: {made.plan.chosen}", highlight=False)
+    console.print(f"made in {made.seconds:.1f} s; report in {made.path / REPORT_FILE}", highlight=False)
+
+
+def _cells(candidate: Candidate, options: PlanOptions) -> tuple[str, ...]:
+    total = predict(candidate, options.link).total
+    agreement = "unknown" if math.isnan(candidate.agreement) else f"{candidate.agreement:.3f}"
+    return (
+        candidate.label,
+        f"{total.p50_us / 1000:.2f}",
+        f"{total.p99_us / 1000:.2f}",
+        f"{candidate.bytes_up / 1000:.1f}",
+        agreement,
+        "measured" if candidate.measured else "estimate",
+    )

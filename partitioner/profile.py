@@ -1,0 +1,129 @@
+"""The profiles of a written bundle: its own segments and codings, timed as they will run.
+
+Every range that a launch may be (from the input to a cut, from a cut to the end, each rung) is timed at one row and, for
+models whose rows may be joined, at two and four: on a CPU a batch is often no cheaper than its rows, and the scheduler
+must know. One machine is measured; the edge's profile is that, slowed by the stated factor.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from partitioner.cost import Spread
+from partitioner.running import Part, Tensors, decode_all, encode_all, join_rows, load_file, run_chain
+from partitioner.timing import Job, time_at_cadence
+from partitioner.ways import over
+from shared.plan import CodecTime, Coding, Cut, Plan, Profile, Program, RangeTime
+
+BATCHES = (1, 2, 4)
+PROVIDER = "CPUExecutionProvider"
+
+RangeKey = tuple[int, int, int, int]
+"""(program, first, last, batch)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedBundle:
+    """Every segment of a written bundle, loaded: one list of parts for each program."""
+
+    plan: Plan
+    programs: tuple[tuple[Part, ...], ...]
+
+    def crossing(self, row: Tensors, cut: int) -> Tensors:
+        """The tensors that cross a cut of program 0, for one input (or several rows)."""
+        return run_chain(self.programs[0][:cut], row)
+
+
+def load_segments(folder: Path, plan: Plan, threads: int) -> LoadedBundle:
+    """Load every segment. Raises `ModelError`."""
+
+    def load(program: Program) -> tuple[Part, ...]:
+        return tuple(load_file(folder / s.file, s.inputs, s.outputs, threads) for s in program.segments)
+
+    return LoadedBundle(plan, tuple(load(program) for program in plan.programs))
+
+
+def profile_bundle(
+    bundle: LoadedBundle, rows: Sequence[Tensors], cadence_hz: float, budget_s: float, slowdown: float, threads: int
+) -> tuple[Profile, Profile]:
+    """The edge's and the cloud's profile, in this order."""
+    plan = bundle.plan
+    ranges: dict[RangeKey, Job] = {}
+    for program, first, last in _ranges(plan):
+        for batch in BATCHES if plan.max_batch >= BATCHES[-1] else BATCHES[:1]:
+            ranges[program, first, last, batch] = _range_job(bundle, (program, first, last), rows, batch)
+    codecs: dict[tuple[int, str, str], Job] = {}
+    for index, cut in enumerate(plan.cuts):
+        crossing = [bundle.crossing(row, index) for row in rows[:8]]
+        for coding in cut.codings:
+            codecs.update(_codec_jobs(index, cut, coding, crossing))
+    times = time_at_cadence({**ranges, **codecs}, cadence_hz, budget_s)
+
+    def profile(side: str, factor: float) -> Profile:
+        return Profile(
+            side="edge" if side == "edge" else "cloud",
+            device=device_name(),
+            provider=PROVIDER,
+            threads=threads,
+            slowdown=factor,
+            cadence_hz=cadence_hz,
+            ranges=tuple(_range_time(key, times[key].slowed(factor)) for key in ranges),
+            codecs=tuple(
+                CodecTime(
+                    index,
+                    coding.name,
+                    round(times[index, coding.name, "encode"].slowed(factor).p50_us, 1),
+                    round(times[index, coding.name, "decode"].slowed(factor).p50_us, 1),
+                )
+                for index, cut in enumerate(plan.cuts)
+                for coding in cut.codings
+            ),
+        )
+
+    return profile("edge", slowdown), profile("cloud", 1.0)
+
+
+def device_name() -> str:
+    """The processor's name as the system gives it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _ranges(plan: Plan) -> list[tuple[int, int, int]]:
+    """Heads, tails and wholes of program 0, its single segments, and each rung; each once."""
+    last = len(plan.cuts) - 1
+    found = [(0, 0, last)]
+    found += [(0, 0, cut) for cut in range(1, last)]
+    found += [(0, cut, last) for cut in range(1, last)]
+    found += [(0, cut, cut + 1) for cut in range(last)]
+    found += [(index, 0, len(program.segments)) for index, program in enumerate(plan.programs) if index > 0]
+    return list(dict.fromkeys(found))
+
+
+def _range_job(bundle: LoadedBundle, what: tuple[int, int, int], rows: Sequence[Tensors], batch: int) -> Job:
+    program, first, last = what
+    parts = bundle.programs[program][first:last]
+    groups = [join_rows([rows[(start + i) % len(rows)] for i in range(batch)]) for start in range(min(8, len(rows)))]
+    entries = [run_chain(bundle.programs[program][:first], group) for group in groups]
+    return over(lambda tensors: run_chain(parts, tensors), entries)
+
+
+def _codec_jobs(index: int, cut: Cut, coding: Coding, crossing: Sequence[Tensors]) -> dict[tuple[int, str, str], Job]:
+    frames = [encode_all(tensors, coding) for tensors in crossing]
+    return {
+        (index, coding.name, "encode"): over(lambda tensors: encode_all(tensors, coding), crossing),
+        (index, coding.name, "decode"): over(lambda coded: decode_all(coded, coding, cut.tensors), frames),
+    }
+
+
+def _range_time(key: RangeKey, time: Spread) -> RangeTime:
+    program, first, last, batch = key
+    return RangeTime(program, first, last, batch, round(time.p50_us, 1), round(time.p99_us, 1))
