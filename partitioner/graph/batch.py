@@ -22,6 +22,10 @@ from shared.request import Array
 SMALL_SHAPE = 64
 """Elements of the largest value that is taken for a shape."""
 
+RANDOM = frozenset(
+    {"RandomNormalLike", "RandomUniformLike", "RandomNormal", "RandomUniform", "Multinomial", "Bernoulli"}
+)
+
 
 def is_batchable(model: Model) -> bool:
     """Whether the graph, as it is, gives for two rows at once what it gives for each alone."""
@@ -77,9 +81,9 @@ def _shape_values(graph: onnx.GraphProto) -> set[str]:
     for node in graph.node:
         names = node_inputs(node)
         chain = any(name in from_shapes for name in names) and all(n in from_shapes or n in fixed for n in names)
-        if node.domain in {"", "ai.onnx"} and (node.op_type in {"Shape", "Size"} or chain):
-            if not node.op_type.startswith("Random") and node.op_type != "Multinomial":
-                from_shapes.update(node_outputs(node))
+        fixed_result = node.domain in {"", "ai.onnx"} and node.op_type not in RANDOM
+        if fixed_result and (node.op_type in {"Shape", "Size"} or chain):
+            from_shapes.update(node_outputs(node))
     return from_shapes
 
 
@@ -91,7 +95,7 @@ def _frozen(node: NodeProto, position: int, one: Array, two: Array) -> Array | N
     if node.op_type != "Reshape" or position != 1 or -1 in one:
         return None
     moved = np.flatnonzero(one != two)
-    if len(moved) != 1 or two[moved[0]] != 2 * one[moved[0]]:
+    if len(moved) != 1 or int(two[moved[0]]) != 2 * int(one[moved[0]]):
         return None
     target = one.copy()
     target[moved[0]] = -1

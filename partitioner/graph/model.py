@@ -44,7 +44,7 @@ class Model:
     @property
     def parameters(self) -> int:
         """Elements of all initializers."""
-        return sum(math.prod(list(t.dims)) for t in self.proto.graph.initializer)
+        return sum(math.prod(_dims(t)) for t in self.proto.graph.initializer)
 
     @property
     def weight_bytes(self) -> int:
@@ -67,13 +67,17 @@ def opset_of(proto: onnx.ModelProto) -> int:
     return max((o.version for o in proto.opset_import if o.domain in {"", "ai.onnx"}), default=1)
 
 
+def _dims(tensor: TensorProto) -> list[int]:
+    return [int(size) for size in tensor.dims]
+
+
 def tensor_bytes(tensor: TensorProto) -> int:
     """Bytes of an initializer's elements."""
     if tensor.HasField("raw_data"):
         return len(tensor.raw_data)
     if tensor.data_type == TensorProto.STRING:
         return sum(len(s) for s in tensor.string_data)
-    return math.prod(tensor.dims) * helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+    return math.prod(_dims(tensor)) * helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
 
 
 def raw_bytes(tensor: TensorProto) -> bytes:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 import onnx
@@ -65,7 +66,7 @@ def _groups(names: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def _tensor(value: object) -> Array | None:
-    return value if isinstance(value, np.ndarray) else None
+    return cast(Array, value) if isinstance(value, np.ndarray) else None
 
 
 def with_outputs(model: Model, names: Sequence[str]) -> Model:
