@@ -60,7 +60,9 @@ class AgentAttached(msgspec.Struct, frozen=True, gc=False):
 
 
 class AgentLost(msgspec.Struct, frozen=True, gc=False):
-    """The way to the agent is closed, or the agent has said that it leaves."""
+    """The way to the agent is closed, or the agent will not be asked; with `again` a later greeting may help."""
+
+    again: bool = False
 
 
 class Unsent(msgspec.Struct, frozen=True, gc=False):
@@ -173,7 +175,7 @@ class Outcomes:
             case AgentAttached():
                 self._on_attached(event.incarnation, now, actions)
             case AgentLost():
-                self._on_lost()
+                self._on_lost(now if event.again else None)
             case ClockJumped():
                 self._on_jump(event.jump_ns, now, actions)
             case Closed():
@@ -239,9 +241,9 @@ class Outcomes:
                 self._unsent[sequence] = None
         self._ask_waiting(now, actions)
 
-    def _on_lost(self) -> None:
+    def _on_lost(self, again_ns: int | None) -> None:
         self._incarnation = None
-        self._greet_ns = None
+        self._greet_ns = None if again_ns is None or self._closed else again_ns + GREET_NS
         self._retry_ns = None
 
     def _on_unsent(self, sequence: int, now: int) -> None:

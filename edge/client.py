@@ -1,0 +1,263 @@
+"""The client: what an application asks its inferences of.
+
+    with Client("ipc:///tmp/headtail-edge") as client:
+        outcome = client.infer(image, deadline_ms=10)
+
+Every request ends in one outcome, a value and never an exception: an `Answer`, or `Missed`, `Rejected` or `Superseded`.
+What is wrong with the request itself (a tensor, a model's name, a deadline) is an `InputError`, which is a `ValueError`,
+raised before anything is sent. A client may be shared by threads, but not across a fork.
+
+The client owns outcome and timer, so that an agent that is killed or stopped hangs nobody; it attaches again by itself when
+the agent is back. Requests made before the first attach wait for it, at most until their deadlines; as nobody has
+said yet what the models look like, a mistake in such a request ends as `Rejected("input")`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import time
+import weakref
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+from edge.client_loop import ClientLoop, Parts
+from edge.client_stream import Stream
+from edge.door import Inputs, bind, choose_model, deadline, own
+from edge.outcomes import Counts
+from edge.tickets import AsyncTicket, FutureTicket, OutcomeFuture, Ticket, WaitTicket
+from shared.errors import HeadtailError, InputError
+from shared.request import Outcome, Request
+from shared.settings import AgentGroup, EdgeSettings
+from shared.wire.messages import ModelInfo
+
+DEFAULT_ENDPOINT = AgentGroup().endpoint
+MAX_OPEN = 256
+HIGHEST_CLASS = 1 << 16
+
+
+class Client:
+    """A connection to an edge agent, or the agent itself inside this process (`Client.embedded`).
+
+    `endpoint` is the agent's (`ipc://PATH`); the agent need not be there yet. `max_open` bounds the requests that are open at
+    once; one more is `Rejected("too-many-open")`. A context manager; `close()` ends what is open as `Rejected("closed")`.
+    """
+
+    def __init__(
+        self,
+        endpoint: str = DEFAULT_ENDPOINT,
+        *,
+        name: str = "client",
+        max_open: int = MAX_OPEN,
+        parts: Parts | None = None,
+    ) -> None:
+        """`parts` replaces the connection: for the embedded form and for tests. Raises `InputError` for a bad endpoint."""
+        self._name = name
+        self._sequences = itertools.count(1)
+        self._streams = itertools.count(1)
+        self._closed = False
+        self._loop = ClientLoop(name, parts or _remote(endpoint, name, max_open))
+        self._finalizer = weakref.finalize(self, ClientLoop.shutdown, self._loop)
+
+    @classmethod
+    def embedded(cls, settings: EdgeSettings | str | os.PathLike[str], *, name: str = "client") -> Client:
+        """A client with its agent in this very process: no second process, no copies over ipc, the same broker.
+
+        `settings` or the path of a configuration file say which bundles to load and which nodes to use. Returns when the
+        models are warm. Raises `SettingsError` and `BundleError`. Killing this process kills the agent with it.
+        """
+        from edge.embedded import embedded_parts
+        from shared.settings_file import load_edge
+
+        tree = settings if isinstance(settings, EdgeSettings) else load_edge(Path(settings))
+        return cls(name=name, parts=embedded_parts(tree, name))
+
+    # --- asking -------------------------------------------------------------------------------------------------------
+
+    def infer(
+        self,
+        inputs: Inputs,
+        deadline_ms: float = 10.0,
+        *,
+        deadline_ns: int | None = None,
+        model: str | None = None,
+        priority: int = 1,
+    ) -> Outcome:
+        """Ask and block until the outcome is there, no later than the deadline.
+
+        `inputs`: one array, or a mapping from input names to arrays, with the model's dtypes and shapes; the first axis may
+        have several rows where the model is batchable. They are copied before this returns or blocks. `deadline_ms` counts
+        from now; `deadline_ns`, an absolute time of `time.monotonic_ns()`, replaces it. `model` may be left out where the
+        agent has one only. `priority` 0 is the most important. Raises `InputError`.
+        """
+        if self._loop.on_loop():
+            raise HeadtailError("infer() would block the client's own loop: use submit() inside a future's callback")
+        ticket = WaitTicket()
+        sequence = self.start(ticket, inputs, deadline_ms, deadline_ns=deadline_ns, model=model, priority=priority)
+        try:
+            return ticket.wait()
+        except BaseException:
+            self._loop.withdraw(sequence)
+            raise
+
+    def submit(
+        self,
+        inputs: Inputs,
+        deadline_ms: float = 10.0,
+        *,
+        deadline_ns: int | None = None,
+        model: str | None = None,
+        priority: int = 1,
+    ) -> OutcomeFuture:
+        """Ask and return at once: a future of the outcome. `cancel()` withdraws the request. Else as `infer`."""
+        future = OutcomeFuture(self._loop.withdraw)
+        future.sequence = self.start(
+            FutureTicket(future), inputs, deadline_ms, deadline_ns=deadline_ns, model=model, priority=priority
+        )
+        return future
+
+    def asubmit(
+        self,
+        inputs: Inputs,
+        deadline_ms: float = 10.0,
+        *,
+        deadline_ns: int | None = None,
+        model: str | None = None,
+        priority: int = 1,
+    ) -> asyncio.Future[Outcome]:
+        """Ask from a coroutine: an asyncio future of the running loop. Cancelling it withdraws the request."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Outcome] = loop.create_future()
+        sequence = self.start(
+            AsyncTicket(loop, future), inputs, deadline_ms, deadline_ns=deadline_ns, model=model, priority=priority
+        )
+
+        def withdraw(done: asyncio.Future[Outcome]) -> None:
+            if done.cancelled():
+                self._loop.withdraw(sequence)
+
+        future.add_done_callback(withdraw)
+        return future
+
+    async def ainfer(
+        self,
+        inputs: Inputs,
+        deadline_ms: float = 10.0,
+        *,
+        deadline_ns: int | None = None,
+        model: str | None = None,
+        priority: int = 1,
+    ) -> Outcome:
+        """Ask from a coroutine and wait for the outcome. Cancelling the waiting task withdraws the request."""
+        return await self.asubmit(inputs, deadline_ms, deadline_ns=deadline_ns, model=model, priority=priority)
+
+    def stream(
+        self,
+        *,
+        period_ms: float,
+        deadline_ms: float = 10.0,
+        latest_wins: bool = True,
+        model: str | None = None,
+        priority: int = 1,
+    ) -> Stream:
+        """A periodic source, as a camera is. With `latest_wins` a newer frame takes the place of an older one that still
+        waits in the agent, which ends as `Superseded`. Raises `InputError` for a period or deadline that is not positive."""
+        return Stream(
+            self,
+            number=next(self._streams),
+            period_ms=period_ms,
+            deadline_ms=deadline_ms,
+            latest_wins=latest_wins,
+            model=model,
+            priority=priority,
+        )
+
+    def start(
+        self,
+        ticket: Ticket,
+        inputs: Inputs,
+        deadline_ms: float,
+        *,
+        deadline_ns: int | None = None,
+        scheduled_ns: int | None = None,
+        model: str | None = None,
+        priority: int = 1,
+        stream: int = 0,
+        latest_wins: bool = False,
+    ) -> int:
+        """Check a request, copy its inputs and hand it to the loop, which gives `ticket` the outcome; its sequence.
+
+        What all the other ways of asking are made of. `scheduled_ns` is when it was due (now, where None). Raises
+        `InputError`.
+        """
+        self._loop.check_process()
+        now = time.monotonic_ns()
+        due_from = now if scheduled_ns is None else scheduled_ns
+        due_ns = deadline(now, due_from, deadline_ms, deadline_ns)
+        if isinstance(priority, bool) or not 0 <= priority <= HIGHEST_CLASS:
+            raise InputError(f"priority: expected a whole number from 0 (the most important), got {priority!r}")
+        sequence = next(self._sequences)
+        machine = self._loop.machine
+        models = machine.models
+        if models:
+            info = choose_model(models, model)
+            arrays, rows = bind(info, inputs)
+            request = Request(
+                self._name, sequence, info.contract, arrays, rows, due_from, due_ns, priority, stream, latest_wins
+            )
+        else:
+            given = own(inputs)
+            request = Request(self._name, sequence, "", (), 1, due_from, due_ns, priority, stream, latest_wins)
+            machine.defer(sequence, model, given)
+        self._loop.post(request, ticket)
+        return sequence
+
+    def withdraw(self, sequence: int) -> None:
+        """Forget the request with this sequence: it will have no outcome, and the agent stops working on it."""
+        self._loop.withdraw(sequence)
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def models(self) -> dict[str, ModelInfo]:
+        """The agent's models by name, as it last told; empty before the first attach."""
+        return dict(self._loop.machine.models)
+
+    @property
+    def attached(self) -> bool:
+        """Whether the agent is there."""
+        return self._loop.machine.attached
+
+    def wait_attached(self, timeout_s: float = 10.0) -> bool:
+        """Block until the agent is there; False where it is not after `timeout_s`."""
+        return self._loop.wait_attached(timeout_s)
+
+    def stats(self) -> Counts:
+        """What came of the requests so far."""
+        return msgspec.structs.replace(self._loop.machine.counts)
+
+    def faults(self) -> dict[str, int]:
+        """Messages of the agent that were refused, by reason."""
+        return dict(self._loop.machine.faults)
+
+    # --- ending -------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End every open request as `Rejected("closed")` and release everything. May be called more than once."""
+        self._finalizer()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _remote(endpoint: str, name: str, max_open: int) -> Parts:
+    from edge.client_link import agent_link
+
+    return agent_link(endpoint, f"{name}-{os.getpid()}", time.time_ns(), max_open)

@@ -1,0 +1,208 @@
+"""The client's background thread: one driver, one machine, and the tickets of those who wait.
+
+The application's process is not ours: nothing here touches the thread switch interval, the collector or signals, and the
+thread is a daemon, so that it never keeps an interpreter alive. Every ticket ends, whatever happens to the loop: whoever
+puts a ticket in looks afterwards whether the loop has ended, and the loop, when it ends, says so before it ends the tickets
+that are left. One of the two always sees the other, and a ticket belongs to whoever takes it out of the table.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from edge.outcomes import Counts
+from edge.stub import Given
+from edge.tickets import Ticket
+from shared.driver import Driver, Mailbox
+from shared.errors import HeadtailError
+from shared.events import Action, Arrived, Event, Resolve, Withdrawn
+from shared.ports import Machine, Source
+from shared.request import Rejected, Request
+from shared.wire.messages import ModelInfo
+
+JOIN_S = 5.0
+"""How long closing waits for the loop's thread."""
+
+
+class ClientMachine(Machine, Protocol):
+    """What the loop needs of its machine: `edge.stub.Stub` or `edge.direct.Direct`."""
+
+    @property
+    def models(self) -> Mapping[str, ModelInfo]:
+        """The agent's models by name; empty before the first attach. May be read from any thread."""
+        ...
+
+    @property
+    def attached(self) -> bool:
+        """Whether the agent is there now. May be read from any thread."""
+        ...
+
+    @property
+    def counts(self) -> Counts:
+        """What came of the requests so far."""
+        ...
+
+    @property
+    def faults(self) -> Mapping[str, int]:
+        """Messages of the agent that were refused, by reason."""
+        ...
+
+    def defer(self, sequence: int, model: str | None, given: Given) -> None:
+        """Keep what the caller gave for a request that cannot be checked before the attach. From any thread."""
+        ...
+
+    def close(self, now: int) -> list[Action]:
+        """End every open request."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What stands behind a client: its machine, who carries out the actions that leave the process, what the loop waits
+    on besides the application's calls, and how all of it is released (on the loop's thread)."""
+
+    machine: ClientMachine
+    perform: Callable[[Action], Event | None]
+    release: Callable[[], None]
+    completions: Sequence[Source] = ()
+    transports: Sequence[Source] = ()
+
+
+@dataclass(slots=True)
+class _State:
+    """What callers and the loop share."""
+
+    tickets: dict[int, Ticket] = field(default_factory=dict[int, Ticket])
+    ended: bool = False
+    why: str = "the client is closed"
+
+
+class ClientLoop:
+    """Runs a machine on a thread of its own. All methods but the thread's own may be called from any thread."""
+
+    def __init__(self, name: str, parts: Parts) -> None:
+        self._name = name
+        self._parts = parts
+        self._state = _State()
+        self._mailbox = Mailbox()
+        weakref.finalize(self, self._mailbox.close).atexit = False
+        self._machine = parts.machine
+        self._driver = Driver(
+            self,
+            self._perform,
+            completions=parts.completions,
+            transports=parts.transports,
+            arrivals=(self._mailbox,),
+        )
+        self._pid = os.getpid()
+        self._changed = threading.Condition()
+        self._attached = parts.machine.attached
+        self._released = False
+        self._thread = threading.Thread(target=self._run, name=f"headtail-{name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def machine(self) -> ClientMachine:
+        """The machine, for what may be read from any thread."""
+        return self._machine
+
+    def handle(self, event: Event, now: int) -> list[Action]:
+        """The machine's own `handle`; tells those in `wait_attached` when the agent comes or goes. For the driver only."""
+        actions = self._machine.handle(event, now)
+        if self._attached is not self._machine.attached:
+            with self._changed:
+                self._attached = self._machine.attached
+                self._changed.notify_all()
+        return actions
+
+    def post(self, request: Request, ticket: Ticket) -> None:
+        """Hand a request to the machine; `ticket` gets its outcome."""
+        state = self._state
+        state.tickets[request.sequence] = ticket
+        if not state.ended:
+            taken = self._mailbox.offer(Arrived(request))
+            if not taken:
+                self._end(request, Rejected("too-many-open", "the client's own queue is full"))
+        if state.ended:
+            self._end(request, Rejected("closed", state.why))
+
+    def withdraw(self, sequence: int) -> None:
+        """Forget a request: its ticket is dropped and the agent told. Does nothing where it is over."""
+        ticket = self._state.tickets.pop(sequence, None)
+        if ticket is not None:
+            if not self._state.ended:
+                self._mailbox.offer(Withdrawn(self._name, sequence))
+            ticket.drop()
+
+    def wait_attached(self, timeout_s: float) -> bool:
+        """Block until the agent is there; False where it is not after `timeout_s`."""
+        self.check_process()
+        with self._changed:
+            return self._changed.wait_for(lambda: self._attached or self._state.ended, timeout_s) and self._attached
+
+    def on_loop(self) -> bool:
+        """Whether the calling thread is the loop's own."""
+        return threading.current_thread() is self._thread
+
+    def check_process(self) -> None:
+        """Raise `HeadtailError` where this process is a fork of the one that made the client."""
+        if os.getpid() != self._pid:
+            raise HeadtailError(
+                f"this client was made in process {self._pid}; a forked child makes a Client of its own, after the fork"
+            )
+
+    def shutdown(self) -> None:
+        """End the loop and every open request, then release everything. May be called more than once."""
+        if os.getpid() != self._pid:
+            return
+        with self._changed:
+            if not self._released:
+                self._driver.stop()
+        if not self.on_loop():
+            self._thread.join(JOIN_S)
+
+    def _run(self) -> None:
+        try:
+            self._driver.run()
+            for action in self._machine.close(time.monotonic_ns()):
+                self._perform(action)
+        except BaseException as error:
+            self._state.why = f"the client's loop broke: {error!r}"
+            raise
+        finally:
+            self._state.ended = True
+            self._finish()
+
+    def _finish(self) -> None:
+        tickets = self._state.tickets
+        outcome = Rejected("closed", self._state.why)
+        while tickets:
+            try:
+                _, ticket = tickets.popitem()
+            except KeyError:
+                break
+            ticket.resolve(outcome)
+        self._parts.release()
+        with self._changed:
+            self._released = True
+            self._driver.close()
+            self._changed.notify_all()
+
+    def _end(self, request: Request, outcome: Rejected) -> None:
+        ticket = self._state.tickets.pop(request.sequence, None)
+        if ticket is not None:
+            ticket.resolve(outcome)
+
+    def _perform(self, action: Action) -> Event | None:
+        if type(action) is Resolve:
+            ticket = self._state.tickets.pop(action.sequence, None)
+            if ticket is not None:
+                ticket.resolve(action.outcome)
+            return None
+        return self._parts.perform(action)

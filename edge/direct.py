@@ -1,0 +1,119 @@
+"""The client and its agent's broker in one loop, joined directly: the machine of the embedded form.
+
+It is the same `Outcomes` and the same broker as of two processes; what would be a message is a call. Neither is told apart
+from the other by a flag: what the broker resolves is an event of the client's machine, which has the last word and its own
+timer here as well, so that a fault in the broker cannot hang a caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from edge.outcomes import AgentAttached, Ask, Asked, ClientEvent, Closed, Connected, Counts, Drop, Outcomes
+from edge.stub import Given
+from shared.errors import InvariantBroken
+from shared.events import Action, Arrived, ClientGone, ClockJumped, Event, Hold, Resolve, Tick, WakeAt, Withdrawn
+from shared.ports import Machine
+from shared.request import Request
+from shared.wire.messages import ModelInfo
+
+
+class Direct:
+    """The machine of an application that carries its agent. `client` is its name to the broker."""
+
+    def __init__(self, client: str, outcomes: Outcomes, broker: Machine, models: Mapping[str, ModelInfo]) -> None:
+        self._client = client
+        self._outcomes = outcomes
+        self._broker = broker
+        self.models = models
+        self.faults: dict[str, int] = {}
+        self._requests: dict[int, Request] = {}
+        self._client_wake_ns: int | None = None
+        self._broker_wake_ns: int | None = None
+        self._wake_ns: int | None = None
+        self._outcomes.handle(Connected(), 0)
+        self._outcomes.handle(AgentAttached(1), 0)
+
+    @property
+    def counts(self) -> Counts:
+        """What came of the requests so far."""
+        return self._outcomes.counts
+
+    @property
+    def attached(self) -> bool:
+        """Always: the agent is part of this process."""
+        return True
+
+    def defer(self, sequence: int, model: str | None, given: Given) -> None:
+        """Never called: the models are known from the start. Raises `InvariantBroken`."""
+        raise InvariantBroken(
+            f"request {sequence} (model {model}, {len(given)} tensors) was deferred by an embedded agent"
+        )
+
+    def handle(self, event: Event, now: int) -> list[Action]:
+        """Take one event of the loop and say what is to be done about it."""
+        actions: list[Action] = []
+        match event:
+            case Arrived():
+                request = event.request
+                self._requests[request.sequence] = request
+                self._feed(Asked(request.sequence, request.scheduled_ns, request.deadline_ns), now, actions)
+            case Withdrawn():
+                self._requests.pop(event.sequence, None)
+                self._feed(event, now, actions)
+            case Tick():
+                self._wake_ns = None
+                self._tick(event, now, actions)
+            case ClockJumped():
+                self._feed(event, now, actions)
+                self._tell(event, now, actions)
+            case _:
+                self._tell(event, now, actions)
+        self._wake(actions)
+        return actions
+
+    def close(self, now: int) -> list[Action]:
+        """End every open request."""
+        actions: list[Action] = []
+        self._feed(Closed(), now, actions)
+        self._tell(ClientGone(self._client), now, actions)
+        return actions
+
+    def _tick(self, event: Tick, now: int, actions: list[Action]) -> None:
+        if self._broker_wake_ns is not None and self._broker_wake_ns <= now:
+            self._broker_wake_ns = None
+            self._tell(event, now, actions)
+        if self._client_wake_ns is not None and self._client_wake_ns <= now:
+            self._client_wake_ns = None
+            self._feed(event, now, actions)
+
+    def _feed(self, event: ClientEvent, now: int, actions: list[Action]) -> None:
+        for action in self._outcomes.handle(event, now):
+            match action:
+                case Ask():
+                    self._tell(Arrived(self._requests[action.sequence]), now, actions)
+                case Drop():
+                    self._tell(Withdrawn(self._client, action.sequence), now, actions)
+                case Resolve():
+                    self._requests.pop(action.sequence, None)
+                    actions.append(action)
+                case WakeAt():
+                    self._client_wake_ns = action.at_ns
+                case _:
+                    pass
+
+    def _tell(self, event: Event, now: int, actions: list[Action]) -> None:
+        for action in self._broker.handle(event, now):
+            match action:
+                case Hold() | Resolve():
+                    self._feed(action, now, actions)
+                case WakeAt():
+                    self._broker_wake_ns = action.at_ns
+                case _:
+                    actions.append(action)
+
+    def _wake(self, actions: list[Action]) -> None:
+        times = [t for t in (self._client_wake_ns, self._broker_wake_ns) if t is not None]
+        if times and (wake := min(times)) != self._wake_ns:
+            self._wake_ns = wake
+            actions.append(WakeAt(wake))
