@@ -226,8 +226,7 @@ class Driver:
                 self._handle(event)
 
     def _fire(self) -> None:
-        if any(source.pending() for source in self._sources):
-            self._drain()
+        self._drain()
         wake_ns = self._wake_ns
         if wake_ns is None:
             return
