@@ -155,7 +155,10 @@ class Outcomes:
         return self._incarnation is not None
 
     def handle(self, event: ClientEvent, now: int) -> list[ClientAction]:
-        """Take one event and say what is to be done about it. `now` in nanoseconds of CLOCK_MONOTONIC."""
+        """Take one event and say what is to be done about it. `now` in nanoseconds of CLOCK_MONOTONIC.
+
+        A `WakeAt` comes first, so that a newer one that another action leads to at once is not undone by it.
+        """
         actions: list[ClientAction] = []
         match event:
             case Asked():
@@ -339,7 +342,7 @@ class Outcomes:
             times.append(self._due[0][0])
         if times and (wake := min(times)) != self._wake_ns:
             self._wake_ns = wake
-            actions.append(WakeAt(wake))
+            actions.insert(0, WakeAt(wake))
 
     # --- endings ------------------------------------------------------------------------------------------------------
 
