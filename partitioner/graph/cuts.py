@@ -1,19 +1,40 @@
-"""Where a graph may be cut."""
+"""Where a graph may be cut.
+
+A cut is a downward-closed set of operators (with each operator everything it depends on), run on the device; what those
+make and others use crosses, as do inputs that are needed later and outputs that are finished early. Anything less
+closed, such as "one tensor of a residual block", needs upstream operators again in the tail.
+
+A value alone in crossing lies on every path from the inputs to the outputs. In any order in which operators can run, all
+operators then stand either before it or after it, so one sweep that counts what is alive finds all such values in time
+linear in the graph. (Asking for each value which others cross takes an hour on a large model.)
+"""
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
+
+from partitioner.graph.compute import operations
+from partitioner.graph.fusion import borders
 from partitioner.graph.model import Model
+from partitioner.graph.observe import Fact, observe
+from partitioner.graph.walk import consumers, node_inputs, node_outputs, producers
+from shared.errors import ModelError
 from shared.request import TensorSpec
+
+INPUT = "input"
+OUTPUT = "output"
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateCut:
     """A border: the `nodes` (indices into the graph) run before it, `tensors` cross it.
 
-    `name` is `input` for cut 0, `output` for the last, else the tensor by which it was found. `producer` is the operator
-    type that makes that tensor. `share` estimates the part of the compute that lies before it (0 to 1).
+    `name` is `input` for cut 0, `output` for the last, else the tensors by which it was found. `producer` is the operator
+    type that makes them. `share` estimates the part of the compute that lies before it (0 to 1).
     """
 
     name: str
@@ -30,7 +51,138 @@ class CandidateCut:
     @property
     def int8_bytes(self) -> int:
         """Bytes of one row with every float tensor at one byte an element."""
-        raise NotImplementedError
+        return sum(t.nbytes() // np.dtype(t.dtype).itemsize if "float" in t.dtype else t.nbytes() for t in self.tensors)
+
+
+class CutFinder:
+    """A model run and looked at once, to be asked for cuts often.
+
+    Raises:
+        ModelError: the model cannot be run on sample inputs.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._graph = model.proto.graph
+        self._facts = observe(model)
+        self._borders = borders(model, self._facts)
+        self._made_by = producers(self._graph)
+        self._users = consumers(self._graph)
+        self._outputs = {value.name for value in self._graph.output}
+        work = operations(model.proto, self._facts)
+        total = sum(work) or 1.0
+        self._shares = [operations_ / total for operations_ in work]
+
+    def single(self) -> list[CandidateCut]:
+        """`input`, every cut at a border that one tensor crosses, in order, `output`."""
+        found = [self._first()]
+        alive = {spec.name: self._uses(spec.name) for spec in self._model.inputs}
+        alive = {name: uses for name, uses in alive.items() if uses}
+        share = 0.0
+        last = len(self._graph.node) - 1
+        for index, node in enumerate(self._graph.node):
+            share += self._shares[index]
+            for name in node_inputs(node):
+                if name in alive:
+                    alive[name] -= 1
+                    if alive[name] == 0:
+                        del alive[name]
+            alive.update({name: self._uses(name) for name in node_outputs(node) if self._uses(name)})
+            if len(alive) == 1 and index < last:
+                name = next(iter(alive))
+                if name in self._borders and self._may_cross(name):
+                    before = frozenset(range(index + 1))
+                    found.append(CandidateCut(name, (self._facts[name].spec,), node.op_type, before, share))
+        found.append(self._last())
+        return found
+
+    def at(self, *names: str) -> CandidateCut:
+        """The smallest closed cut that makes these tensors, with all tensors that then cross.
+
+        Raises:
+            ModelError: no such tensor (near names are listed); inside a fused group (the next border is named); a tensor
+                that would cross has a size that depends on data or no row axis; nothing or everything would run before it.
+        """
+        for name in names:
+            self._check_name(name)
+        nodes = self._closure(names)
+        if len(nodes) == len(self._graph.node):
+            raise ModelError(f"{self._model.name}: a cut at '{','.join(names)}' leaves nothing for the other side")
+        crossing = self._crossing(nodes)
+        for name in crossing:
+            self._check_crossing(name, names)
+        producer = "+".join(self._graph.node[self._made_by[name]].op_type for name in names)
+        share = sum(self._shares[index] for index in nodes)
+        return CandidateCut(",".join(names), tuple(self._facts[n].spec for n in crossing), producer, nodes, share)
+
+    def _first(self) -> CandidateCut:
+        return CandidateCut(INPUT, self._model.inputs, "", frozenset(), 0.0)
+
+    def _last(self) -> CandidateCut:
+        producer = "+".join(
+            dict.fromkeys(
+                self._graph.node[self._made_by[v.name]].op_type for v in self._graph.output if v.name in self._made_by
+            )
+        )
+        return CandidateCut(OUTPUT, self._model.outputs, producer, frozenset(range(len(self._graph.node))), 1.0)
+
+    def _uses(self, name: str) -> int:
+        return len(self._users.get(name, ())) + (name in self._outputs)
+
+    def _may_cross(self, name: str) -> bool:
+        fact = self._facts[name]
+        return fact.rowwise if self._model.batchable else fact.steady
+
+    def _closure(self, names: Iterable[str]) -> frozenset[int]:
+        nodes: set[int] = set()
+        waiting = list(names)
+        while waiting:
+            index = self._made_by.get(waiting.pop())
+            if index is not None and index not in nodes:
+                nodes.add(index)
+                waiting.extend(node_inputs(self._graph.node[index]))
+        return frozenset(nodes)
+
+    def _crossing(self, nodes: frozenset[int]) -> list[str]:
+        made = [spec.name for spec in self._model.inputs]
+        made += [name for index in sorted(nodes) for name in node_outputs(self._graph.node[index])]
+        return [n for n in made if n in self._outputs or any(user not in nodes for user in self._users.get(n, ()))]
+
+    def _check_name(self, name: str) -> None:
+        if name in {spec.name for spec in self._model.inputs}:
+            raise ModelError(f"{self._model.name}: '{name}' is an input; the cut '{INPUT}' is always there")
+        if name not in self._made_by:
+            near = difflib.get_close_matches(name, [cut.name for cut in self.single()[1:-1]] or self._borders, 5, 0.0)
+            raise ModelError(f"{self._model.name}: no operator makes '{name}'; cuts are for instance {', '.join(near)}")
+        if name not in self._borders:
+            raise ModelError(
+                f"{self._model.name}: '{name}' lies inside operators that run as one; the next border is "
+                f"'{self._next_border(name)}'"
+            )
+
+    def _next_border(self, name: str) -> str:
+        seen, waiting = {name}, [name]
+        while waiting:
+            here = waiting.pop(0)
+            if here in self._borders and here != name:
+                return here
+            for user in self._users.get(here, ()):
+                fresh = [made for made in node_outputs(self._graph.node[user]) if made not in seen]
+                seen.update(fresh)
+                waiting.extend(fresh)
+        return OUTPUT
+
+    def _check_crossing(self, name: str, names: tuple[str, ...]) -> None:
+        if self._may_cross(name):
+            return
+        fact: Fact = self._facts[name]
+        if not fact.spec.dtype:
+            why = "is no tensor of numbers"
+        elif not fact.steady:
+            why = "has a size that depends on data"
+        else:
+            why = "has no row axis in front"
+        raise ModelError(f"{self._model.name}: at '{','.join(names)}' the tensor '{name}' would cross, which {why}")
 
 
 def find_cuts(model: Model) -> list[CandidateCut]:
@@ -39,7 +191,7 @@ def find_cuts(model: Model) -> list[CandidateCut]:
     Raises:
         ModelError: the model cannot be run on sample inputs.
     """
-    raise NotImplementedError
+    return CutFinder(model).single()
 
 
 def cut_at(model: Model, *names: str) -> CandidateCut:
@@ -49,4 +201,4 @@ def cut_at(model: Model, *names: str) -> CandidateCut:
         ModelError: no such tensor (near names are listed); inside a fused group (the next border is named); a tensor that
             would cross has a size that depends on data or no row axis.
     """
-    raise NotImplementedError
+    return CutFinder(model).at(*names)
