@@ -61,6 +61,7 @@ class Ledger:
     def __init__(self) -> None:
         self._asked: list[tuple[int, int, int]] = []
         self._delivered: list[tuple[int, Outcome, int]] = []
+        self._unresolved: set[int] = set()
 
     @property
     def deliveries(self) -> int:
@@ -75,6 +76,10 @@ class Ledger:
         """An outcome reached the application at `now`."""
         self._delivered.append((ticket, outcome, now))
 
+    def unresolved(self, ticket: int) -> None:
+        """The future of this request never came to an end: it is lost, whatever the tap has seen."""
+        self._unresolved.add(ticket)
+
     def close(self, references: References) -> list[Entry]:
         """One entry for each request, in the order in which they were asked.
 
@@ -87,6 +92,8 @@ class Ledger:
                 again[ticket] = again.get(ticket, 0) + 1
             else:
                 first[ticket] = (outcome, now)
+        for ticket in self._unresolved:
+            first.pop(ticket, None)
         entries = [
             self._entry(first.pop(ticket, None), again.get(ticket, 0), frame, due_ns, references)
             for ticket, frame, due_ns in self._asked

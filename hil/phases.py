@@ -98,7 +98,7 @@ def demo_phases(frames: int, good: LinkShape, slow: LinkShape) -> tuple[Phase, .
             "nodes back",
             frames,
             link=good,
-            faults=(Fault(0, "start", first), Fault(0, "start", second)),
+            faults=(Fault(0, "start", first), Fault(early, "start", second)),
         ),
         Phase("forced-split", "split", "forced split", frames, forced=True, link=good),
         Phase("control-after", "control", "control, no cloud", frames, agent="control"),

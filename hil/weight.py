@@ -8,7 +8,8 @@ executor that computes for milliseconds at it can starve the very machine that i
 
 An unprivileged user may not ask for more than the normal weight, so each step asks, and takes no for an answer.
 
-`python -m hil.weight COMMAND ...` becomes COMMAND with that weight. Start it as the leader of a session of its own.
+`python -m hil.weight COMMAND ...` becomes COMMAND with that weight, killed by the kernel when the thread that started it
+ends, so that no rig leaves a process behind. Start it as the leader of a session of its own.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import signal
 import struct
 import sys
 from pathlib import Path
 
 SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
 """Number of the system call, which the C library does not wrap."""
+
+_PR_SET_PDEATHSIG = 1
 
 _ATTRIBUTES = "<IIQiIQQQII"
 """struct sched_attr: size, policy, flags, nice, priority, runtime, deadline, period, util_min, util_max."""
@@ -62,6 +66,7 @@ def main() -> None:
     if len(sys.argv) < 2:
         sys.exit("usage: python -m hil.weight COMMAND [ARGUMENT ...]")
     add_weight()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     try:
         os.execvp(sys.argv[1], sys.argv[1:])  # noqa: S606 -- the caller's own command
     except OSError as error:

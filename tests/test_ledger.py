@@ -112,6 +112,14 @@ def test_what_was_not_delivered_is_lost_and_what_was_delivered_again_is_duplicat
     assert entries[0].latency_ns == 1
 
 
+def test_a_request_whose_future_never_ends_is_lost_whatever_the_tap_has_seen() -> None:
+    ledger = Ledger()
+    ledger.asked(0, 0, 0)
+    ledger.delivered(0, answer(0), 1)
+    ledger.unresolved(0)
+    assert [entry.kind for entry in ledger.close(REFERENCES)] == ["lost"]
+
+
 def test_a_delivery_that_nobody_asked_for_shows() -> None:
     ledger = Ledger()
     ledger.delivered(7, answer(0), 1)

@@ -1,0 +1,81 @@
+"""The settings of the demo, `configs/demo.toml`: what is played, on what device, over which links.
+
+What is judged is not here: the shares of the verdict are constants of `hil.verdict`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from hil.monitor import Noise
+from hil.phases import LinkShape
+from shared.settings import Group
+
+Share = Annotated[float, Meta(ge=0.0, le=1.0)]
+Milliseconds = Annotated[float, Meta(gt=0.0, le=60_000.0)]
+Side = Annotated[int, Meta(ge=32, le=4096)]
+
+
+class StreamGroup(Group, frozen=True):
+    """The camera. `images` distinct frames of `height` x `width` pixels, cut from natural images by the generator `seed`, are
+    asked for in turn, `rate_hz` a second, `frames` in each phase."""
+
+    frames: Annotated[int, Meta(ge=20, le=100_000)] = 300
+    rate_hz: Annotated[float, Meta(ge=1.0, le=1000.0)] = 30.0
+    images: Annotated[int, Meta(ge=2, le=512)] = 36
+    height: Side = 192
+    width: Side = 192
+    seed: int = 7
+
+
+class DeadlineGroup(Group, frozen=True):
+    """How long an answer may take. The first of `choices_ms` that an agent without a cloud holds for `hold_share` of
+    `trial_frames` frames is used; the last where none is. The forced split is asked for at the first of
+    `split_choices_ms` that leaves time for head and rung one after the other."""
+
+    choices_ms: Annotated[tuple[Milliseconds, ...], Meta(min_length=1)] = (10.0, 15.0, 20.0, 30.0)
+    hold_share: Share = 0.99
+    trial_frames: Annotated[int, Meta(ge=10, le=100_000)] = 60
+    split_choices_ms: Annotated[tuple[Milliseconds, ...], Meta(min_length=1)] = (10.0, 15.0, 20.0, 30.0, 40.0, 60.0)
+
+
+class DeviceGroup(Group, frozen=True):
+    """The small device that this machine stands for: `slowdown` times slower, with cheaper rungs at `rung_resolutions`."""
+
+    slowdown: Annotated[float, Meta(ge=1.0, le=1000.0)] = 4.0
+    rung_resolutions: Annotated[tuple[Side, ...], Meta(min_length=1)] = (128, 96)
+
+
+class PlanGroup(Group, frozen=True):
+    """What is asked of the partitioner. `force_cut` names the cut of the second plan."""
+
+    min_agreement: Share = 0.0
+    force_cut: Annotated[str, Meta(min_length=1)] = "auto"
+
+
+class LinksGroup(Group, frozen=True):
+    """The two links that are played; plans are made for `good`."""
+
+    good: LinkShape = LinkShape(200.0, 2.0)
+    slow: LinkShape = LinkShape(20.0, 6.0)
+
+
+class TimeGroup(Group, frozen=True):
+    """`budget_s`: how long the demo may take in all, plans included. A phase in which the machine stalled is repeated only
+    as far as it allows."""
+
+    budget_s: Annotated[float, Meta(ge=1.0, le=86_400.0)] = 145.0
+
+
+class DemoSettings(Group, frozen=True):
+    """All of the demo's file."""
+
+    stream: StreamGroup = StreamGroup()
+    deadline: DeadlineGroup = DeadlineGroup()
+    device: DeviceGroup = DeviceGroup()
+    plan: PlanGroup = PlanGroup()
+    links: LinksGroup = LinksGroup()
+    noise: Noise = Noise()
+    time: TimeGroup = TimeGroup()

@@ -1,0 +1,108 @@
+"""What every answer ought to be: each way of a plan, run beforehand on each frame in this one process.
+
+It runs the bundle's segments with plain sessions of the runtime, and not with headtail's executors, so that a fault of
+theirs (a wrong slot, a stale buffer) cannot be in both. A lossy way goes through the very coding that it names: the
+round trip, then the rest of the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from hil.ledger import Claim, References, indistinct
+from partitioner.graph.runtime import Session, open_session
+from shared.bundle import Bundle
+from shared.codecs import decode_into, encode
+from shared.errors import HeadtailError
+from shared.plan import Coding, Cut, Plan, Program, Segment
+from shared.request import Array
+
+Tensors = Mapping[str, Array]
+
+
+class SingleProcess:
+    """The programs of one bundle, each segment a session of its own. `threads` as the processes that are judged use."""
+
+    def __init__(self, bundle: Bundle, threads: int = 1) -> None:
+        self._bundle = bundle
+        self._threads = threads
+        self._sessions: dict[str, Session] = {}
+
+    @property
+    def plan(self) -> Plan:
+        """The bundle's plan."""
+        return self._bundle.plan
+
+    def run(self, program: Program, tensors: Tensors, first: int = 0, last: int | None = None) -> dict[str, Array]:
+        """Segments `first` to `last` (exclusive) of a program: every tensor that it has seen, by name."""
+        known = dict(tensors)
+        for segment in program.segments[first:last]:
+            feed = {name: known[name] for name in segment.inputs}
+            results = self._session(segment).run(list(segment.outputs), feed)
+            known.update(zip(segment.outputs, results, strict=True))
+        return known
+
+    def whole(self, program: Program, tensors: Tensors) -> dict[str, Array]:
+        """The plan's outputs by a whole program."""
+        return self._outputs(self.run(program, tensors))
+
+    def lossy(self, cut: int, coding: Coding, tensors: Tensors) -> dict[str, Array]:
+        """The plan's outputs by program 0 where cut number `cut` went through `coding`."""
+        program = self.plan.programs[0]
+        crossing = self.plan.cuts[cut]
+        before = self.run(program, tensors, last=cut)
+        return self._outputs(self.run(program, round_trip(crossing, coding, before), first=cut))
+
+    def _outputs(self, known: Tensors) -> dict[str, Array]:
+        return {spec.name: known[spec.name] for spec in self.plan.outputs}
+
+    def _session(self, segment: Segment) -> Session:
+        session = self._sessions.get(segment.file)
+        if session is None:
+            session = open_session(self._bundle.files[segment.file], threads=self._threads)
+            self._sessions[segment.file] = session
+        return session
+
+
+def round_trip(cut: Cut, coding: Coding, tensors: Tensors) -> dict[str, Array]:
+    """The cut's tensors as they come out of the coding at the other side."""
+    arrived: dict[str, Array] = {}
+    for index, spec in enumerate(cut.tensors):
+        out = np.empty(spec.at(1), dtype=spec.dtype)
+        decode_into(memoryview(encode(tensors[spec.name], coding, index)).cast("B"), coding, index, spec, 1, out)
+        arrived[spec.name] = out
+    return arrived
+
+
+def references(bundle: Bundle, frames: Sequence[Array], threads: int = 1) -> dict[Claim, list[dict[str, Array]]]:
+    """The answer to every frame by every way of the plan: its rungs, and its routes in every coding they may travel in."""
+    runner = SingleProcess(bundle, threads)
+    plan, contract = bundle.plan, bundle.contract
+    (image,) = plan.inputs
+    inputs = [{image.name: frame} for frame in frames]
+    whole = Claim(contract, "exact")
+    found = {whole: [runner.whole(plan.programs[0], tensors) for tensors in inputs]}
+    for rung in plan.ladder:
+        fidelity = plan.rung_fidelity(rung)
+        if fidelity.kind == "rung":
+            program = plan.programs[rung.program]
+            found[Claim(contract, "rung", rung.name)] = [runner.whole(program, tensors) for tensors in inputs]
+    for route in plan.routes:
+        coding = plan.cuts[route.cut].coding(route.coding)
+        if coding is not None and coding.lossy:
+            claim = Claim(contract, "lossy", coding.name, route.cut)
+            found[claim] = [runner.lossy(route.cut, coding, tensors) for tensors in inputs]
+    return found
+
+
+def check_distinct(known: References) -> None:
+    """Refuse references among which a swapped answer would not be seen. Raises `HeadtailError`."""
+    same = indistinct(known)
+    if same:
+        claim, first, second = same[0]
+        raise HeadtailError(
+            f"frames {first} and {second} have the same answer by {claim.kind} {claim.name}: "
+            "the frames would not show an answer that was swapped; choose others"
+        )

@@ -1,0 +1,130 @@
+"""headtail's own processes, as a rig starts, kills and ends them.
+
+Each runs the very command that a user would run, in a session of its own, with its output in a file that is named when
+something goes wrong. A process that ends by itself is an error of the rig's run, told with its last words.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+from shared.errors import HeadtailError
+from shared.settings import CloudSettings, EdgeSettings
+
+END_S = 5.0
+"""How long a process may take to end when it is asked to."""
+
+
+class Service:
+    """One `headtail VERB --config FILE`, started anew as often as wanted. `folder` takes its settings and its output."""
+
+    def __init__(self, name: str, verb: str, settings: EdgeSettings | CloudSettings, folder: Path) -> None:
+        self.name = name
+        config = folder / f"{name}.toml"
+        config.write_text(to_toml(settings), encoding="utf-8")
+        self.log = folder / f"{name}.log"
+        run = [sys.executable, "-c", "from shared.cli import main; main()", verb, "--config", str(config)]
+        self._command = [sys.executable, "-m", "hil.weight", *run]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether its process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int | None:
+        """Its process, where it is there."""
+        return self._process.pid if self._process is not None and self.running else None
+
+    def start(self) -> None:
+        """Start its process; does nothing where it runs."""
+        if self.running:
+            return
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603 -- our own command
+                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def kill(self) -> None:
+        """SIGKILL; returns when the process has gone."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def end(self) -> None:
+        """SIGTERM, and SIGKILL where that is not enough; returns when the process has gone."""
+        if self._process is None:
+            return
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self._process = None
+
+    def check(self) -> None:
+        """Raise `HeadtailError`, with the last words of its output, where its process has ended by itself."""
+        if self._process is not None and self._process.poll() is not None:
+            words = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-3:]
+            raise HeadtailError(
+                f"the process {self.name!r} ended with status {self._process.returncode}: {' / '.join(words) or 'no words'} "
+                f"(all of its output: {self.log})"
+            )
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback that nobody listened on a moment ago."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [cast(int, sock.getsockname()[1]) for sock in sockets]
+    for sock in sockets:
+        sock.close()
+    return ports
+
+
+def to_toml(settings: msgspec.Struct) -> str:
+    """Settings as a TOML file: values first, then tables and arrays of tables."""
+    tree = cast(Mapping[str, object], msgspec.to_builtins(settings))
+    tables = {key: value for key, value in tree.items() if isinstance(value, Mapping)}
+    arrays = {key: value for key, value in tree.items() if _is_tables(value)}
+    lines = [f"{key} = {_value(value)}" for key, value in tree.items() if key not in {*tables, *arrays}]
+    for key, table in tables.items():
+        lines += ["", f"[{key}]", *_pairs(cast(Mapping[str, object], table))]
+    for key, array in arrays.items():
+        for table in cast(Sequence[Mapping[str, object]], array):
+            lines += ["", f"[[{key}]]", *_pairs(table)]
+    return "\n".join(lines) + "\n"
+
+
+def _is_tables(value: object) -> bool:
+    if not isinstance(value, list | tuple):
+        return False
+    items = cast(Sequence[object], value)
+    return bool(items) and all(isinstance(item, Mapping) for item in items)
+
+
+def _pairs(table: Mapping[str, object]) -> list[str]:
+    return [f"{key} = {_value(value)}" for key, value in table.items()]
+
+
+def _value(value: object) -> str:
+    """A TOML value; JSON writes strings, numbers, booleans and arrays of them the same way."""
+    return json.dumps(value, ensure_ascii=True)
+
+
+def run_folder() -> Path:
+    """A folder for sockets, short enough for the kernel's limit on their paths, of the user's own."""
+    import tempfile
+
+    return Path(tempfile.mkdtemp(prefix="headtail-", dir="/tmp" if os.access("/tmp", os.W_OK) else None))  # noqa: S108
