@@ -87,7 +87,7 @@ def _conditions(findings: Findings) -> str:
         (
             "data",
             f"{findings.study.data.label}; {len(findings.study.data.fit)} rows fitted to, "
-            f"{len(findings.study.data.held_out)} others judged by",
+            f"{len(findings.study.data.held_out)} others judged by, with {findings.study.found} findings in them",
         ),
         ("forced cuts", ", ".join(options.force_cuts) or "none"),
     ]

@@ -64,6 +64,12 @@ class Study:
         """The cuts between input and outputs."""
         return self.cuts[1:-1]
 
+    @property
+    def found(self) -> int:
+        """How much the held-out rows let the metric judge: detections for `detection`, else rows."""
+        outputs = self.model.outputs
+        return round(sum(evidence(self.metric, named(outputs, r)) for r in self.reference))
+
     def agreement_of(self, answers: Sequence[Tensors]) -> float:
         """Agreement of some answers to the held-out rows with the whole model's."""
         outputs = self.model.outputs

@@ -29,6 +29,8 @@ from shared.plan import RAW, Coding
 from shared.request import TensorSpec
 
 RUN = "run"
+FEW = 50
+"""Findings in the held-out data below which an agreement is called weak: one of fifty is two hundredths of F1."""
 SAMPLE = TensorSpec("sample", "float32", (1, 64, 32, 32))
 """The tensor by which coding times of cuts that are not loaded are estimated."""
 
@@ -84,6 +86,8 @@ def weigh(study: Study, progress: Progress) -> Weighing:
         sentence += f"; the routes are forced to {', '.join(dict.fromkeys(cut.name for cut in study.forced))}"
     rungs = choose_rungs(device, options.min_agreement)
     dropped = [c.rung for c in device if c not in rungs]
+    if study.data.real and study.found < FEW:
+        notes.append(f"agreement rests on {study.found} findings in the held-out data: give more for a firmer figure")
     notes += [f"rung {name} is left out: not faster than a better one, or of too little agreement" for name in dropped]
     return Weighing(
         candidates=tuple(table.candidates),

@@ -1,0 +1,133 @@
+"""An edge with no choice of its own: it asks a node for the tail of one named cut, in one named coding, and waits.
+
+A broker picks its route by itself, so that a proof of every route cannot be made with it. This speaks the same protocol
+over the same transport, one request at a time.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections import deque
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self, TypeVar
+
+from shared.errors import HeadtailError
+from shared.events import Event, LinkDown, LinkUp, Received, Send
+from shared.plan import Plan
+from shared.request import Array, Buffer
+from shared.transport import Dealers
+from shared.wire.codec import array_of, decode_node
+from shared.wire.messages import PROTOCOL, Bye, Hello, Infer, Refusal, Reply, Tensor, Welcome
+
+PEER = "verify"
+LINK = "data"
+PATIENCE_S = 30.0
+TURN_MS = 50
+
+
+Answer = TypeVar("Answer", Welcome, Reply)
+Happening = TypeVar("Happening", LinkUp, Received)
+
+
+class Asker:
+    """One data connection to one node. Use it as a context manager.
+
+    Raises `HeadtailError` where the node does not answer within `patience_s`, refuses, or does not serve the contract.
+    """
+
+    def __init__(self, endpoint: str, contract: str, patience_s: float = PATIENCE_S) -> None:
+        self._contract = contract
+        self._patience_s = patience_s
+        self._incarnation = time.monotonic_ns()
+        self._sequence = 0
+        self._frames: tuple[Buffer, ...] = ()
+        self._events: deque[Event] = deque()
+        self._dealers = Dealers(PEER, self._incarnation, decode_node)
+        self._dealers.connect(LINK, endpoint)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def greet(self) -> Welcome:
+        """Connect and greet; the node's welcome. Raises `HeadtailError` where the node lacks the contract."""
+        self._next("the connection", LinkUp)
+        hello = Hello(PROTOCOL, PEER, self._incarnation, "data", (self._contract,))
+        if not self._dealers.send(Send(LINK, hello)):
+            raise HeadtailError("the node took no greeting")
+        welcome = self._message("the welcome", Welcome)
+        if self._contract not in welcome.contracts:
+            raise HeadtailError(f"the node {welcome.node} does not serve contract {self._contract[:12]}")
+        return welcome
+
+    def ask(self, plan: Plan, cut: int, coding: str, frames: Sequence[Buffer], rows: int) -> dict[str, Array]:
+        """The plan's outputs from the tensors of `cut`, written in `coding` as `frames`. Raises `HeadtailError`."""
+        self._sequence += 1
+        tensors = tuple(Tensor(spec.dtype, spec.at(rows)) for spec in plan.cuts[cut].tensors)
+        message = Infer(
+            incarnation=self._incarnation,
+            sequence=self._sequence,
+            attempt=1,
+            contract=self._contract,
+            cut=cut,
+            coding=coding,
+            rows=rows,
+            priority=1,
+            budget_ns=round(self._patience_s * 1e9),
+            sent_ns=time.monotonic_ns(),
+            tensors=tensors,
+        )
+        if not self._dealers.send(Send(LINK, message, tuple(frames))):
+            raise HeadtailError("the node took no request")
+        reply = self._message("an answer", Reply)
+        if (reply.sequence, reply.cut, reply.coding) != (self._sequence, cut, coding):
+            raise HeadtailError(
+                f"an answer came for another request: {reply.sequence}, cut {reply.cut}, {reply.coding}"
+            )
+        return {
+            spec.name: array_of(tensor, frame)
+            for spec, tensor, frame in zip(plan.outputs, reply.tensors, self._frames, strict=True)
+        }
+
+    def close(self) -> None:
+        """Say goodbye and disconnect."""
+        self._dealers.send(Send(LINK, Bye("closing")))
+        self._dealers.close()
+
+    def _message(self, what: str, kind: type[Answer]) -> Answer:
+        """The next message, which must be of this kind."""
+        received = self._next(what, Received)
+        match received.message:
+            case Refusal(reason=reason, detail=detail):
+                raise HeadtailError(f"the node refused: {reason} ({detail})")
+            case Bye(reason=reason):
+                raise HeadtailError(f"the node left: {reason}")
+            case _:
+                pass
+        if not isinstance(received.message, kind):
+            raise HeadtailError(f"{type(received.message).__name__} came instead of {what}")
+        self._frames = received.frames
+        return received.message
+
+    def _next(self, what: str, kind: type[Happening]) -> Happening:
+        """Wait for the next event of this kind; others are passed over, the loss of the connection is an error."""
+        poller = select.poll()
+        poller.register(self._dealers.fileno(), select.POLLIN)
+        end_ns = time.monotonic_ns() + round(self._patience_s * 1e9)
+        while time.monotonic_ns() < end_ns:
+            self._events.extend(self._dealers.drain(time.monotonic_ns()))
+            while self._events:
+                event = self._events.popleft()
+                if isinstance(event, kind):
+                    return event
+                if isinstance(event, LinkDown):
+                    raise HeadtailError(f"the connection to the node was lost while waiting for {what}")
+            if not self._dealers.pending():
+                poller.poll(TURN_MS)
+        raise HeadtailError(f"{what} did not come within {self._patience_s:g} s")

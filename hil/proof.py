@@ -1,0 +1,117 @@
+"""What `headtail verify` proves, one line for each way of a plan.
+
+For every cut and every coding the head runs here, the tail in a node, and the answer must be that of a single process: the
+golden answers of the model as it was before it was cut where the coding is exact, and the very coding between the same
+two halves where it is lossy. Rungs run on the executor that an edge uses, and must be what a single process gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hil.asker import Asker
+from hil.references import SingleProcess
+from shared.bundle import Bundle, Golden
+from shared.codecs import encode
+from shared.plan import Coding, Cut
+from shared.request import Array
+
+TOLERANCE = 1e-5
+"""Largest difference that still counts as equal, relative to max(1, |value|): a few units in the last place of float32."""
+
+BATCH = 2
+"""Rows of the joined requests, where rows may be joined."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """One way that was tried with `rows` rows a request: the largest relative difference over all `requests`.
+
+    `against` says what it was held against."""
+
+    way: str
+    coding: str
+    rows: int
+    requests: int
+    against: str
+    difference: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether the answers were equal."""
+        return self.difference <= TOLERANCE
+
+
+def prove_cuts(bundle: Bundle, runner: SingleProcess, asker: Asker) -> Iterator[Proof]:
+    """Every cut in every coding, the tail in the node. Raises `HeadtailError` where the node does not answer."""
+    plan = bundle.plan
+    golden = bundle.golden()
+    inputs = [named(plan.cuts[0], one.inputs) for one in golden]
+    for index, cut in enumerate(plan.cuts[:-1]):
+        crossing = [runner.run(plan.programs[0], tensors, last=index) for tensors in inputs]
+        for coding in cut.codings:
+            if coding.lossy:
+                wanted = [runner.lossy(index, coding, tensors) for tensors in inputs]
+            else:
+                wanted = [named(plan.cuts[-1], one.outputs) for one in golden]
+            for rows in (1, BATCH) if plan.max_batch >= BATCH and len(golden) >= BATCH else (1,):
+                yield _prove(asker, bundle, index, coding, list(zip(crossing, wanted, strict=True)), rows)
+
+
+def difference(wanted: Mapping[str, Array], got: Mapping[str, Array]) -> float:
+    """The largest |wanted - got| relative to max(1, |wanted|) over all outputs; infinite where names, shapes or types
+    differ. NaN equals NaN."""
+    if wanted.keys() != got.keys():
+        return float("inf")
+    return max((_apart(wanted[name], got[name]) for name in wanted), default=0.0)
+
+
+def named(cut: Cut, arrays: Sequence[Array]) -> dict[str, Array]:
+    """A cut's tensors by name."""
+    return {spec.name: array for spec, array in zip(cut.tensors, arrays, strict=True)}
+
+
+def golden_inputs(bundle: Bundle) -> list[Golden]:
+    """The golden vectors of a bundle."""
+    return list(bundle.golden())
+
+
+def _prove(
+    asker: Asker,
+    bundle: Bundle,
+    index: int,
+    coding: Coding,
+    pairs: Sequence[tuple[Mapping[str, Array], Mapping[str, Array]]],
+    rows: int,
+) -> Proof:
+    plan = bundle.plan
+    cut = plan.cuts[index]
+    worst = 0.0
+    groups = [[pairs[(start + i) % len(pairs)] for i in range(rows)] for start in range(len(pairs))]
+    for group in groups:
+        joined = [_join([crossing[spec.name] for crossing, _ in group]) for spec in cut.tensors]
+        frames = [encode(array, coding, number) for number, array in enumerate(joined)]
+        got = asker.ask(plan, index, coding.name, frames, rows)
+        wanted = {spec.name: _join([answer[spec.name] for _, answer in group]) for spec in plan.outputs}
+        worst = max(worst, difference(wanted, got))
+    against = "the same halves in one process" if coding.lossy else "the whole model's golden answers"
+    return Proof(f"cut {index} {cut.name}", coding.name, rows, len(groups), against, worst)
+
+
+def _join(arrays: Sequence[Array]) -> Array:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _apart(wanted: Array, got: Array) -> float:
+    if wanted.shape != got.shape or wanted.dtype != got.dtype:
+        return float("inf")
+    if wanted.size == 0 or np.array_equal(wanted, got):
+        return 0.0
+    a, b = wanted.astype(np.float64), got.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(a - b) / np.maximum(1.0, np.abs(a))
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    return float(np.nan_to_num(np.where(same, 0.0, apart), nan=np.inf).max())

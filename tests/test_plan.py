@@ -1,0 +1,241 @@
+"""From a model to a bundle, end to end, on a network small enough for seconds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from PIL import Image
+from typer.testing import CliRunner
+
+from partitioner.build import Made, make, make_plan
+from partitioner.options import LinkGuess, PlanOptions
+from shared.bundle import load_bundle
+from shared.errors import ModelError, UserError
+from shared.plan import GOLDEN_FILE, REPORT_FILE, contract_digest
+
+SIDE = 64
+
+
+def write_model(path: Path, fill: float | None = None) -> Path:
+    """Three convolutions with seeded random weights, mean over the picture, five classes. `fill` makes them constant."""
+    generator = np.random.default_rng(1)
+
+    def weight(name: str, *shape: int) -> onnx.TensorProto:
+        scale = np.sqrt(2.0 / np.prod(shape[1:]))
+        values = np.full(shape, fill) if fill is not None else generator.standard_normal(shape) * scale
+        return numpy_helper.from_array(values.astype(np.float32), name)
+
+    nodes = [
+        helper.make_node("Conv", ["x", "w1"], ["c1"], strides=[2, 2], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c1"], ["r1"]),
+        helper.make_node("Conv", ["r1", "w2"], ["c2"], strides=[2, 2], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c2"], ["r2"]),
+        helper.make_node("Conv", ["r2", "w3"], ["c3"], strides=[2, 2], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c3"], ["r3"]),
+        helper.make_node("GlobalAveragePool", ["r3"], ["g"]),
+        helper.make_node("Flatten", ["g"], ["f"]),
+        helper.make_node("MatMul", ["f", "w4"], ["logits"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "small",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, SIDE, SIDE])],
+        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["n", 5])],
+        [weight("w1", 8, 3, 3, 3), weight("w2", 16, 8, 3, 3), weight("w3", 32, 16, 3, 3), weight("w4", 32, 5)],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, str(path))
+    return path
+
+
+def write_images(folder: Path, count: int = 6) -> Path:
+    folder.mkdir()
+    generator = np.random.default_rng(2)
+    for index in range(count):
+        coarse = Image.fromarray(generator.integers(0, 256, (6, 6, 3), dtype=np.uint8))
+        coarse.resize((96, 80), Image.Resampling.BICUBIC).save(folder / f"{index}.png")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("plan")
+    write_model(folder / "small.onnx")
+    write_images(folder / "images")
+    return folder
+
+
+def options(place: Path, name: str, **changes: object) -> PlanOptions:
+    settings: dict[str, object] = {
+        "shapes": (f"1,3,{SIDE},{SIDE}",),
+        "preprocess": "image:mean=128,std=64",
+        "calibration": place / "images",
+        "metric": "relative",
+        "cadence_hz": 1000.0,
+        "quick": True,
+    }
+    return PlanOptions(place / "small.onnx", place / name, **{**settings, **changes})  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def slow_device(place: Path) -> Made:
+    """A device so slow that only the cloud is on time."""
+    return make(options(place, "slow.plan", edge_slowdown=1000.0, link=LinkGuess(1000.0, 0.1)))
+
+
+@pytest.fixture(scope="module")
+def forced(place: Path) -> Made:
+    return make(options(place, "forced.plan", force_cuts=("r1", "r2")))
+
+
+def test_a_slow_device_with_a_good_link_sends_its_input(slow_device: Made) -> None:
+    assert slow_device.weighing.best is not None
+    assert slow_device.weighing.best.kind == "input"
+    bundle = load_bundle(slow_device.path)
+    assert bundle.plan == slow_device.plan
+    assert bundle.plan.routes[0].cut == 0
+    assert "everything in the cloud" in bundle.plan.chosen
+
+
+def test_segments_are_made_only_where_a_route_cuts(slow_device: Made) -> None:
+    used = {route.cut for route in slow_device.plan.routes} - {0}
+    assert len(slow_device.plan.programs[0].segments) == len(used) + 1
+
+
+def test_a_fast_device_needs_no_cloud(place: Path) -> None:
+    made = make(options(place, "fast.plan", deadline_ns=50_000_000))
+    assert made.weighing.best is not None
+    assert made.weighing.best.kind == "device"
+    assert made.plan.routes == ()
+    assert len(made.plan.cuts) == 2
+
+
+def test_the_ladder_begins_with_the_whole_model(slow_device: Made) -> None:
+    ladder = slow_device.plan.ladder
+    assert (ladder[0].name, ladder[0].program, ladder[0].agreement) == ("whole", 0, 1.0)
+    assert all(slow_device.plan.programs[rung.program].name == rung.name for rung in ladder)
+
+
+def test_forced_cuts_are_the_only_routes_raw_and_int8(forced: Made) -> None:
+    plan = forced.plan
+    assert [cut.name for cut in plan.cuts] == ["input", "r1", "r2", "output"]
+    assert {(route.cut, route.coding) for route in plan.routes} == {(c, k) for c in (1, 2) for k in ("raw", "int8")}
+    assert "forced to r1, r2" in plan.chosen
+    assert len(plan.programs[0].segments) == 3
+
+
+def test_raw_routes_agree_fully_and_bytes_count_headers(forced: Made) -> None:
+    for route in forced.plan.routes:
+        tensor = forced.plan.cuts[route.cut].tensors[0]
+        payload = tensor.nbytes() // (4 if route.coding == "int8" else 1)
+        assert payload < route.bytes_up < payload + 1000
+        assert 20 < route.bytes_down < 1000
+        if route.coding == "raw":
+            assert route.agreement == 1.0
+
+
+def test_profiles_hold_every_launch_and_codec(forced: Made) -> None:
+    edge, cloud = forced.plan.profile("edge"), forced.plan.profile("cloud")
+    assert edge is not None
+    assert cloud is not None
+    for profile in (edge, cloud):
+        have = {(r.program, r.first, r.last, r.batch) for r in profile.ranges}
+        for cut in (1, 2):
+            for batch in (1, 2, 4):
+                assert {(0, 0, cut, batch), (0, cut, 3, batch), (0, 0, 3, batch)} <= have
+        assert {(c.cut, c.coding) for c in profile.codecs} >= {(1, "int8"), (2, "raw"), (3, "raw")}
+
+
+def test_the_edge_is_the_measured_machine_slowed(place: Path, slow_device: Made) -> None:
+    edge, cloud = slow_device.plan.profile("edge"), slow_device.plan.profile("cloud")
+    assert edge is not None
+    assert cloud is not None
+    assert (edge.slowdown, cloud.slowdown) == (1000.0, 1.0)
+    for slowed, measured in zip(edge.ranges, cloud.ranges, strict=True):
+        assert slowed.p50_us == pytest.approx(measured.p50_us * 1000, rel=0.01)
+
+
+def test_golden_vectors_are_the_whole_models_answers(forced: Made) -> None:
+    golden = load_bundle(forced.path).golden()
+    assert len(golden) >= 2
+    assert all(one.inputs[0].shape == (1, SIDE, SIDE, 3) and one.outputs[0].shape == (1, 5) for one in golden)
+    assert len({one.outputs[0].tobytes() for one in golden}) == len(golden)
+    assert (forced.path / GOLDEN_FILE).exists()
+
+
+def test_the_report_stands_alone_and_tells_all(forced: Made) -> None:
+    text = (forced.path / REPORT_FILE).read_text()
+    for words in ("r1 as int8", "input as jpeg90", "device: whole", contract_digest(forced.plan), "onnxruntime"):
+        assert words in text
+    for outside in ("<script", "http://", "https://", "src=", "<link"):
+        assert outside not in text
+
+
+def test_a_second_plan_takes_the_place_of_the_first(place: Path) -> None:
+    first = make(options(place, "again.plan"))
+    second = make_plan(options(place, "again.plan", force_cuts=("input",)))
+    assert second == first.path
+    assert load_bundle(second).plan.routes != first.plan.routes
+    assert [p.name for p in place.iterdir() if p.name.startswith(".")] == []
+
+
+def test_without_data_nothing_lossy_is_planned(place: Path) -> None:
+    made = make(options(place, "blind.plan", calibration=None, force_cuts=("input", "r1")))
+    assert {route.coding for route in made.plan.routes} == {"raw"}
+    assert [rung.name for rung in made.plan.ladder] == ["whole"]
+    assert "synthetic" in (made.path / REPORT_FILE).read_text()
+
+
+def test_the_least_agreement_holds_for_routes_and_rungs(place: Path) -> None:
+    made = make(options(place, "strict.plan", metric="exact", min_agreement=1.0, force_cuts=("r1", "input")))
+    assert {route.coding for route in made.plan.routes} == {"raw"}
+    assert [rung.name for rung in made.plan.ladder] == ["whole"]
+
+
+def test_an_unknown_cut_names_the_near_ones(place: Path) -> None:
+    with pytest.raises(ModelError, match="r2"):
+        make_plan(options(place, "bad.plan", force_cuts=("r22",)))
+    assert not (place / "bad.plan").exists()
+
+
+def test_a_file_that_is_no_model_is_refused(place: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.onnx"
+    broken.write_bytes(b"this is not ONNX")
+    with pytest.raises(ModelError, match=r"broken\.onnx"):
+        make_plan(PlanOptions(broken, tmp_path / "b.plan"))
+    with pytest.raises(UserError, match="no such file"):
+        make_plan(PlanOptions(tmp_path / "missing.onnx", tmp_path / "b.plan"))
+
+
+def test_an_unknown_metric_is_refused_before_any_timing(place: Path) -> None:
+    with pytest.raises(UserError, match="relative, top1"):
+        make_plan(options(place, "bad.plan", metric="accuracy"))
+
+
+def test_something_else_in_the_way_is_kept(place: Path) -> None:
+    other = place / "other.plan"
+    other.mkdir()
+    (other / "letter.txt").write_text("mine")
+    with pytest.raises(UserError, match="in the way"):
+        make_plan(options(place, "other.plan"))
+    assert (other / "letter.txt").read_text() == "mine"
+
+
+def test_the_command_ends_with_the_table_and_the_sentence(place: Path) -> None:
+    import typer
+
+    from partitioner.plan_cli import main
+
+    app = typer.Typer()
+    app.command()(main)
+    arguments = ["--shape", f"1,3,{SIDE},{SIDE}", "--preprocess", "image", "--calibration", str(place / "images")]
+    arguments += ["--metric", "relative", "--cadence", "1000", "--quick", "--force-cut", "r2", "--deadline", "20ms"]
+    result = CliRunner().invoke(app, [str(place / "small.onnx"), "-o", str(place / "cli.plan"), *arguments])
+    assert result.exit_code == 0, result.output
+    assert "r2 as int8" in result.output
+    assert "forced to r2" in result.output
+    assert load_bundle(place / "cli.plan").plan.name == "cli"
