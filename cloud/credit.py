@@ -29,6 +29,10 @@ class Credits:
         self._granted.pop(peer, None)
         self._out.pop(peer, None)
 
+    def out(self, peer: str) -> int:
+        """How many requests of `peer` are here."""
+        return self._out.get(peer, 0)
+
     def granted(self, peer: str) -> int:
         """How many requests `peer` may have out now; 0 where it is not known. It is what its next reply should say."""
         if peer not in self._granted:

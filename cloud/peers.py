@@ -20,6 +20,8 @@ class Peer:
     def __init__(self, name: str, incarnation: int, remember: int) -> None:
         self.name = name
         self.incarnation = incarnation
+        self.account = f"{name}:{incarnation}"
+        """Whose credit it is: another incarnation never has to answer for what the one before it had out."""
         self.data = ""
         self.probe = ""
         self.offset = OffsetInterval()
@@ -77,7 +79,7 @@ class Peers:
             self._make_room(now)
             peer = Peer(message.peer, message.incarnation, self._remember)
             self._by_name[peer.name] = peer
-            self.credits.join(peer.name)
+            self.credits.join(peer.account)
         peer.seen_ns = now
         self._by_link.pop(peer.probe if message.connection == "probe" else peer.data, None)
         self._by_link[link] = peer
@@ -91,7 +93,7 @@ class Peers:
         """Forget a peer and its connections; its credit is free."""
         if self._by_name.get(peer.name) is peer:
             del self._by_name[peer.name]
-            self.credits.leave(peer.name)
+            self.credits.leave(peer.account)
         for link in (peer.data, peer.probe):
             if self._by_link.get(link) is peer:
                 del self._by_link[link]
@@ -99,7 +101,8 @@ class Peers:
     def _make_room(self, now: int) -> None:
         if len(self._by_name) < self._limit:
             return
-        for peer in [p for p in self._by_name.values() if now - p.seen_ns > SILENT_NS]:
+        silent = [p for p in self._by_name.values() if now - p.seen_ns > SILENT_NS]
+        for peer in [p for p in silent if not self.credits.out(p.account)]:
             self.remove(peer)
         if len(self._by_name) >= self._limit:
             raise PeerError("hello", f"{self._limit} peers are served already")

@@ -50,6 +50,7 @@ class Admitted(msgspec.Struct, frozen=True, gc=False):
     """A request that was let in and is not over."""
 
     identity: Identity
+    account: str
     link: str
     message: Infer
     job: int
@@ -124,7 +125,7 @@ class Session:
         if replaced is not None:
             self._forget(replaced, now, out)
         contracts = tuple(c for c in message.contracts if c in self._plans)
-        credits_ = self.peers.credits.granted(peer.name)
+        credits_ = self.peers.credits.granted(peer.account)
         out.append(Send(link, Welcome(message.protocol, self._node, self._incarnation, contracts, credits_)))
 
     def _probe(self, link: str, message: Probe, now: int, out: list[Action]) -> None:
@@ -154,18 +155,18 @@ class Session:
             )
             if now + self.scheduler.latency.typical(key, message.rows) > deadline:
                 raise PeerError("expired", "it cannot be done in what is left")
-            if not self.peers.credits.take(peer.name):
+            if not self.peers.credits.take(peer.account):
                 raise PeerError("credit", "more requests are out than credits were granted")
             self._last_job += 1
             row = Row(self._last_job, message.rows, frames, coding)
             job = Job(row.job, key.contract, key.range, row, deadline, message.priority, False, key)
             if not self.scheduler.submit(job):
-                self.peers.credits.give_back(peer.name)
+                self.peers.credits.give_back(peer.account)
                 raise PeerError("overload", "the queue is full")
         except PeerError as error:
             self._refuse(link, message, error.reason, error.detail, now, out)
             return
-        self._admitted[row.job] = Admitted(identity, link, message, row.job, now)
+        self._admitted[row.job] = Admitted(identity, peer.account, link, message, row.job, now)
         self._by_identity[identity] = row.job
 
     def _checked(self, message: Infer, frames: tuple[Buffer, ...]) -> Coding:
@@ -267,7 +268,7 @@ class Session:
         """A request is over: its credit is free, and it is no longer known as open."""
         admitted = self._admitted.pop(job)
         del self._by_identity[admitted.identity]
-        self.peers.credits.give_back(admitted.identity[0])
+        self.peers.credits.give_back(admitted.account)
         return admitted
 
     def _stop(self, job: int, out: list[Action]) -> None:
@@ -286,7 +287,7 @@ class Session:
         out.append(Send(link, refusal))
 
     def _load(self, peer: Peer | None, now: int) -> Load:
-        granted = 0 if peer is None else self.peers.credits.granted(peer.name)
+        granted = 0 if peer is None else self.peers.credits.granted(peer.account)
         return Load(self.scheduler.predicted_wait(now), granted)
 
     # --- peers and time -----------------------------------------------------------------------------------------------
@@ -298,7 +299,7 @@ class Session:
 
     def _forget(self, peer: Peer, now: int, out: list[Action]) -> None:
         """Nothing of this peer's incarnation is wanted any more."""
-        for job in [a.job for a in self._admitted.values() if a.identity[:2] == (peer.name, peer.incarnation)]:
+        for job in [a.job for a in self._admitted.values() if a.account == peer.account]:
             self._settle(job)
             self._stop(job, out)
             self.counters["peer-gone"] += 1

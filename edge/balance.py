@@ -52,7 +52,7 @@ def choose(candidates: Sequence[Candidate], insured: Insured, due_ns: int) -> Ca
     best = max(c.route.agreement for c in on_time)
     if insured.promised and best < insured.agreement:
         return None
-    picked = _soonest([c for c in on_time if c.route.agreement == best])
+    picked = soonest([c for c in on_time if c.route.agreement == best])
     if picked is None or (insured.promised and best == insured.agreement and insured.finish_ns <= picked.finish_ns):
         return None
     return picked
@@ -64,12 +64,13 @@ def explore(candidates: Sequence[Candidate], insured: Insured, now: int, interva
     if not insured.promised:
         return None
     due = [c for c in candidates if now >= c.node.explore_at and c.route.agreement > insured.agreement]
-    picked = _soonest(due)
+    picked = soonest(due)
     if picked is not None:
         picked.node.explore_at = now + interval_ns
     return picked
 
 
-def _soonest(candidates: Sequence[Candidate]) -> Candidate | None:
+def soonest(candidates: Sequence[Candidate]) -> Candidate | None:
+    """The candidate that `least_predicted_finish` picks; None where there is none."""
     offer = least_predicted_finish([Offer(i, c.finish_ns) for i, c in enumerate(candidates)])
     return None if offer is None else candidates[offer.place]

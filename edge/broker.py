@@ -126,7 +126,7 @@ class Broker:
         open_ = Open(self._last_id, request, plan, now)
         open_.resolve_by = request.deadline_ns - self._guard_ns
         open_.hold_until = open_.resolve_by - self._hold.margin_ns()
-        way, insured = self._choose(open_, now)
+        way, insured, exploring = self._choose(open_, now)
         if open_.rung is None and way is None:
             reason = "overload" if plan.ladder else "no-route"
             detail = "neither the device nor a node has the time"
@@ -140,7 +140,7 @@ class Broker:
         if open_.rung is not None:
             self._queue_rung(open_, insured)
         if way is not None:
-            self._try(open_, way, now, out)
+            self._try(open_, way, exploring, now, out)
         self._reconsider(open_, now, out)
 
     def _refusal(self, request: Request, plan: Plan | None, now: int) -> Rejected | None:
@@ -154,11 +154,11 @@ class Broker:
             return Rejected("expired", "the deadline is past, or too near to do anything")
         return None
 
-    def _choose(self, open_: Open, now: int) -> tuple[Candidate | None, Insured]:
-        """The rung and the way through the cloud. Work before sending counts against the rung; it is left out where it
-        would cost the promise."""
+    def _choose(self, open_: Open, now: int) -> tuple[Candidate | None, Insured, bool]:
+        """The rung, the way through the cloud, and whether that is only explored. Work before sending counts against the
+        rung; it is left out where it would cost the promise."""
         rung, insured = insure(self.scheduler, open_, 0, now)
-        way = self._find(open_, insured, now, without=None)
+        way, exploring = self._find(open_, insured, now, without=None)
         if way is not None and (head := self._ways.head(open_, way.index)) is not None:
             before = self.scheduler.latency.pessimistic(head[0], open_.request.rows)
             other, weaker = insure(self.scheduler, open_, before, now)
@@ -167,13 +167,13 @@ class Broker:
             else:
                 rung, insured = other, weaker
         open_.rung = rung
-        return way, insured
+        return way, insured, exploring
 
-    def _find(self, open_: Open, insured: Insured, now: int, without: Node | None) -> Candidate | None:
+    def _find(self, open_: Open, insured: Insured, now: int, without: Node | None) -> tuple[Candidate | None, bool]:
         nodes = [n for n in self.nodes.usable(open_.request.plan) if n is not without]
         way, exploring = self._ways.find(open_, nodes, insured, now)
         self.counters["explored"] += exploring
-        return way
+        return way, exploring
 
     # --- work for the device ------------------------------------------------------------------------------------------
 
@@ -245,8 +245,8 @@ class Broker:
 
     # --- attempts through the cloud -----------------------------------------------------------------------------------
 
-    def _try(self, open_: Open, way: Candidate, now: int, out: list[Action]) -> None:
-        attempt = Attempt(len(open_.attempts) + 1, way)
+    def _try(self, open_: Open, way: Candidate, exploring: bool, now: int, out: list[Action]) -> None:
+        attempt = Attempt(len(open_.attempts) + 1, way, exploring=exploring)
         open_.attempts.append(attempt)
         head = self._ways.head(open_, way.index)
         if head is None:
@@ -265,9 +265,9 @@ class Broker:
             insured = NOT_INSURED
             if open_.rung is not None and (open_.held is not None or open_.waiting_rung):
                 insured = Insured(open_.rung.agreement, open_.resolve_by, True)
-            way = self._find(open_, insured, now, without=attempt.node)
+            way, exploring = self._find(open_, insured, now, without=attempt.node)
             if way is not None:
-                self._try(open_, way, now, out)
+                self._try(open_, way, exploring, now, out)
         self._reconsider(open_, now, out)
 
     def _received(self, event: Received, now: int, out: list[Action]) -> None:
@@ -407,7 +407,7 @@ class Broker:
         for attempt in open_.attempts:
             if attempt.alive and attempt.sent_ns == 0:
                 unwanted.append(attempt.job)
-            elif attempt.alive:
+            elif attempt.alive and not attempt.exploring:
                 out.append(Send(attempt.node.data, Cancel(self._incarnation, open_.id, attempt.number)))
             attempt.alive = False
         out += [abort for job in unwanted if (abort := self._work.cancel(job)) is not None]

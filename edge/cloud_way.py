@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from edge.account import cloud_stages, uplink_share
-from edge.balance import Candidate, Insured, choose, explore
+from edge.balance import NOT_INSURED, Candidate, Insured, choose, explore, soonest
 from edge.nodes import Node, Sent
 from edge.open_request import Attempt, Open
 from shared.errors import InvariantBroken
@@ -42,13 +42,16 @@ class CloudWay:
 
     def find(self, open_: Open, nodes: Sequence[Node], insured: Insured, now: int) -> tuple[Candidate | None, bool]:
         """The way to take among these nodes, and whether it is only an exploration. None where the device alone is as
-        good, or nothing is predicted on time."""
+        good, or nothing is predicted on time. Where the device has no answer at all, the soonest is tried whatever its
+        prediction: the alternative is certain failure, and only a try can find out that a link has recovered."""
         facts = self._facts[open_.request.plan]
         candidates = [self._predict(open_, i, f, node, now) for i, f in enumerate(facts) for node in nodes]
         due = open_.hold_until if insured.promised else open_.resolve_by
         found = choose(candidates, insured, due)
         if found is not None or not candidates:
             return found, False
+        if insured is NOT_INSURED:
+            return soonest(candidates), False
         found = explore([c for c in candidates if now + c.head_ns < due], insured, now, self._explore_ns)
         return found, found is not None
 

@@ -24,6 +24,7 @@ class Attempt:
 
     __slots__ = (
         "alive",
+        "exploring",
         "finish_ns",
         "head",
         "job",
@@ -36,7 +37,7 @@ class Attempt:
         "sent_ns",
     )
 
-    def __init__(self, number: int, way: Candidate) -> None:
+    def __init__(self, number: int, way: Candidate, *, exploring: bool) -> None:
         self.number = number
         self.node = way.node
         self.route = way.route
@@ -44,6 +45,8 @@ class Attempt:
         self.finish_ns = way.finish_ns
         self.node_ns = way.node_ns
         self.nbytes = way.nbytes
+        self.exploring = exploring
+        """Whether it was predicted too late and is only tried: nobody waits for it, and it is not cancelled."""
         self.alive = True
         self.job = 0
         self.head = (0, 0, 0)
@@ -99,8 +102,8 @@ class Open:
         return self.rung_work in (Work.QUEUED, Work.RUNNING)
 
     def best_to_come(self) -> float:
-        """The best agreement that may still come; negative where nothing may."""
-        cloud = max((a.route.agreement for a in self.attempts if a.alive), default=-1.0)
+        """The best agreement that is worth waiting for; negative where nothing may come."""
+        cloud = max((a.route.agreement for a in self.attempts if a.alive and not a.exploring), default=-1.0)
         local = self.rung.agreement if self.rung is not None and self.waiting_rung else -1.0
         return max(cloud, local)
 

@@ -1,0 +1,277 @@
+"""The parts of the scheduler: latency model, queue, memory, reserve, clock offset, link estimate, credits."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from plans import make_plan
+
+from cloud.credit import Credits
+from edge.account import cloud_stages, local_stages
+from edge.hold import HoldMargin
+from edge.link import LinkEstimate
+from shared.errors import InvariantBroken
+from shared.events import Row
+from shared.latency import COLD_NS, Latency, WorkKey
+from shared.memory import Arena, PoolKey
+from shared.offset import OffsetInterval
+from shared.plan import RAW, SegmentRange
+from shared.queue import DeadlineQueue, Job
+from shared.reserve import Promise, first_broken
+from shared.settings import Insurance, Link
+
+MS = 1_000_000
+KEY = WorkKey("c", SegmentRange(0, 0, 1))
+
+
+# --- latency -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_profile_is_read_between_its_batch_sizes() -> None:
+    contract, plan = make_plan(edge_ms=(4.0, 2.0))
+    latency = Latency.of([(contract, plan)], "edge")
+    key = WorkKey(contract, SegmentRange(1, 0, 1))
+    assert [latency.typical(key, rows) / MS for rows in (1, 2, 3, 8)] == [2.0, 2.5, 3.0, 5.5]
+
+
+def test_another_slowdown_than_the_profiles_scales_the_edge() -> None:
+    contract, plan = make_plan(edge_ms=(4.0, 2.0))
+    latency = Latency.of([(contract, plan)], "edge", slowdown=3.0)
+    assert latency.typical(WorkKey(contract, SegmentRange(1, 0, 1))) == 6 * MS
+
+
+def test_a_codec_adds_its_own_time() -> None:
+    contract, plan = make_plan(edge_ms=(4.0, 2.0))
+    latency = Latency.of([(contract, plan)], "edge")
+    head = SegmentRange(0, 0, 1)
+    assert latency.typical(WorkKey(contract, head, encode="int8")) - latency.typical(WorkKey(contract, head)) == 100_000
+
+
+def test_an_unknown_range_is_guessed_pessimistically_and_learned() -> None:
+    latency = Latency()
+    assert latency.typical(KEY) == COLD_NS
+    assert latency.pessimistic(KEY) > COLD_NS
+    for _ in range(64):
+        latency.observe(KEY, 1, 1 * MS)
+    assert latency.pessimistic(KEY) == 1 * MS
+
+
+def test_one_stall_does_not_change_the_promise() -> None:
+    contract, plan = make_plan(edge_ms=(4.0, 2.0))
+    latency = Latency.of([(contract, plan)], "edge")
+    key = WorkKey(contract, SegmentRange(1, 0, 1))
+    for _ in range(63):
+        latency.observe(key, 1, 2 * MS)
+    latency.observe(key, 1, 30 * MS)
+    assert latency.pessimistic(key) == 2 * MS
+
+
+# --- queue -------------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 50), st.booleans()), max_size=60))
+def test_a_group_is_always_in_order_and_complete(items: list[tuple[int, int, bool]]) -> None:
+    queue = DeadlineQueue(1000)
+    kept = {}
+    for number, (priority, deadline, removed) in enumerate(items):
+        job = Job(number, "c", KEY.range, Row(number, 1, (), RAW), deadline, priority, False, KEY)
+        assert queue.push(job)
+        kept[number] = job
+        if removed:
+            victim = random.Random(number).choice(list(kept))
+            assert queue.remove(victim) == kept.pop(victim)
+    assert [j.order for j in queue.group(("c", KEY.range))] == sorted(j.order for j in kept.values())
+    assert len(queue) == len(kept)
+    assert queue.remove(10_000) is None
+
+
+# --- memory ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_slot_is_free_when_its_last_holder_lets_go() -> None:
+    key = PoolKey("c", 0, 0)
+    arena = Arena({key: 1})
+    lease = arena.acquire(key)
+    assert lease is not None
+    assert arena.acquire(key) is None
+    arena.hold(lease)
+    assert not arena.release(lease)
+    assert arena.release(lease)
+    again = arena.acquire(key)
+    assert again is not None
+    assert again.generation == lease.generation + 1
+
+
+def test_a_release_by_who_no_longer_holds_is_found_out() -> None:
+    key = PoolKey("c", 0, 0)
+    arena = Arena({key: 1})
+    lease = arena.acquire(key)
+    assert lease is not None
+    arena.release(lease)
+    arena.acquire(key)
+    with pytest.raises(InvariantBroken, match="is not held"):
+        arena.release(lease)
+
+
+@given(st.lists(st.integers(0, 3), max_size=100))
+def test_slots_are_never_lent_twice(moves: list[int]) -> None:
+    key = PoolKey("c", 0, 0)
+    arena = Arena({key: 3})
+    out = []
+    for move in moves:
+        if move:
+            lease = arena.acquire(key)
+            assert (lease is None) == (len(out) == 3)
+            out += [lease] if lease is not None else []
+        elif out:
+            arena.release(out.pop(0))
+        assert len({lease.slot for lease in out}) == len(out) == arena.in_use()
+        arena.validate()
+
+
+# --- reserve -----------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 40)), max_size=6))
+def test_one_executor_is_judged_exactly(work: list[tuple[int, int]]) -> None:
+    promises = [Promise(i, d, by) for i, (d, by) in enumerate(work)]
+    broken = first_broken([0], promises)
+    end, late = 0, None
+    for p in sorted(promises, key=lambda p: (p.deadline_ns, p.job)):
+        end += p.duration_ns
+        late = late or (p if end > p.deadline_ns else None)
+    assert broken == late
+
+
+# --- clock offset ------------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.integers(-(10**12), 10**12),
+    st.lists(st.tuples(st.integers(0, 10**8), st.integers(0, 10**8)), min_size=1, max_size=30),
+)
+def test_the_interval_always_holds_the_true_offset(offset: int, flights: list[tuple[int, int]]) -> None:
+    interval = OffsetInterval()
+    now = 10**9
+    for there, back in flights:
+        received = now + there
+        interval.peer_received(now, received + offset, received + back)
+        interval.peer_sent(received + offset, received + back)
+        now = received + back + 10**7
+        low, high = interval.bounds(now)
+        assert low is not None
+        assert high is not None
+        assert low <= offset <= high
+
+
+def test_the_interval_widens_with_age() -> None:
+    interval = OffsetInterval()
+    interval.peer_sent(1000, 1000)
+    interval.peer_received(1000, 1000, 1000)
+    assert interval.bounds(1000) == (0, 0)
+    assert interval.bounds(1000 + 10**9) == (-200_000, 200_000)
+
+
+# --- link --------------------------------------------------------------------------------------------------------------
+
+
+def test_before_anything_is_measured_the_prior_predicts() -> None:
+    link = LinkEstimate(Link(rate_mbit=8.0, rtt_ms=2.0))
+    assert link.network_ns(1000) == 2 * MS + 1 * MS
+    assert link.margin_ns() == 0
+
+
+def test_a_slower_link_is_believed_after_three_exchanges_and_a_faster_one_too() -> None:
+    link = LinkEstimate(Link(rate_mbit=800.0, rtt_ms=2.0))
+    for _ in range(5):
+        link.exchanged(10_000, 3 * MS)
+    assert link.network_ns(10_000) == 3 * MS
+    for _ in range(2):
+        link.exchanged(10_000, 12 * MS)
+    assert link.network_ns(10_000) == 3 * MS
+    link.exchanged(10_000, 12 * MS)
+    assert link.network_ns(10_000) == 12 * MS
+
+
+def test_an_answer_that_never_came_teaches_that_the_link_is_slow() -> None:
+    link = LinkEstimate(Link(rate_mbit=800.0, rtt_ms=2.0))
+    for _ in range(5):
+        link.exchanged(10_000, 3 * MS)
+    for _ in range(3):
+        link.gave_up(10_000, 9 * MS)
+    assert link.network_ns(10_000) == 9 * MS
+    link.gave_up(10_000, 1 * MS)
+    assert link.network_ns(10_000) == 9 * MS, "having waited less than predicted says nothing"
+
+
+# --- time accounts -----------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(0, 10**7), min_size=9, max_size=9), st.floats(0, 1))
+def test_the_stages_of_a_cloud_answer_add_up(steps: list[int], share: float) -> None:
+    arrived = 10**9
+    began = arrived + steps[0]
+    ended = began + steps[1]
+    sent = ended + steps[2]
+    node = {"cloud_queue": steps[3], "codec": steps[4], "tail": steps[5]}
+    received = sent + sum(node.values()) + steps[6]
+    until = received + steps[7]
+    stages = cloud_stages(arrived, sent, received, (began, ended, steps[1] // 2), node, share, until)  # type: ignore[arg-type]
+    assert sum(stages.values()) == until - arrived
+    assert min(stages.values(), default=0) >= 0
+
+
+def test_the_stages_of_a_local_answer_add_up() -> None:
+    assert local_stages(100, 130, 180, 200) == {"edge_queue": 30, "rung": 50, "hold": 20}
+
+
+def test_the_hold_margin_follows_late_wake_ups_within_its_bounds() -> None:
+    margin = HoldMargin(Insurance(hold_ms=1.0, hold_max_ms=2.0))
+    assert margin.margin_ns() == 1 * MS
+    for _ in range(1023):
+        margin.woke(100_000)
+    margin.woke(30 * MS)
+    assert margin.margin_ns() == 1 * MS, "one in a thousand is beyond the p99.9"
+    margin.woke(1_700_000)
+    margin.woke(30 * MS)
+    assert margin.margin_ns() == 2 * MS
+
+
+# --- credits -----------------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcdefgh"), st.sampled_from(["join", "take", "back", "leave"])), max_size=200)
+)
+def test_no_more_credit_is_lent_than_there_is(moves: list[tuple[str, str]]) -> None:
+    credit = Credits(5)
+    out = dict.fromkeys("abcdefgh", 0)
+    joined: set[str] = set()
+    for peer, move in moves:
+        if move == "join":
+            credit.join(peer)
+            joined.add(peer)
+        elif move == "take":
+            took = credit.take(peer)
+            assert not took or peer in joined
+            out[peer] += took
+        elif move == "back" and out[peer]:
+            credit.give_back(peer)
+            out[peer] -= 1
+        elif move == "leave":
+            credit.leave(peer)
+            joined.discard(peer)
+            out[peer] = 0
+        credit.validate()
+        assert sum(out.values()) <= 5
+
+
+def test_one_edge_may_have_all_and_two_share_evenly() -> None:
+    credit = Credits(8)
+    assert credit.join("a") == 8
+    assert credit.join("b") == 0
+    assert credit.granted("a") == 4
+    assert credit.granted("b") == 4

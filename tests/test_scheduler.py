@@ -1,0 +1,245 @@
+"""Queue, batching, promises and placement of one process, on virtual time."""
+
+from __future__ import annotations
+
+import pytest
+from plans import make_plan
+
+from shared.errors import InvariantBroken
+from shared.events import Row
+from shared.latency import WorkKey
+from shared.plan import RAW, SegmentRange
+from shared.queue import Job
+from shared.reserve import Promise
+from shared.scheduler import Offer, Scheduler, least_predicted_finish, scheduler_of
+from shared.settings import Batching, Execution, Scheduling
+
+MS = 1_000_000
+CONTRACT, PLAN = make_plan(edge_ms=(5.0, 2.0))
+WHOLE = SegmentRange(0, 0, 2)
+SMALL = SegmentRange(1, 0, 1)
+
+
+def scheduler(executors: int = 1, max_batch: int = 8, max_queued: int = 16) -> Scheduler:
+    return scheduler_of(
+        {CONTRACT: PLAN},
+        "edge",
+        Execution(executors=executors),
+        Batching(max_batch_size=max_batch),
+        Scheduling(max_queued=max_queued),
+    )
+
+
+def job(
+    number: int,
+    deadline_ms: float,
+    *,
+    part: SegmentRange = SMALL,
+    priority: int = 1,
+    promised: bool = False,
+    rows: int = 1,
+) -> Job:
+    row = Row(number, rows, (), RAW)
+    return Job(number, CONTRACT, part, row, int(deadline_ms * MS), priority, promised, WorkKey(CONTRACT, part))
+
+
+def launched(s: Scheduler, now_ms: float = 0) -> list[list[int]]:
+    return [[row.job for row in run.rows] for run in s.schedule(int(now_ms * MS)).runs]
+
+
+# --- the policy for choosing among places ------------------------------------------------------------------------------
+
+
+def test_the_place_that_is_predicted_to_finish_first_is_chosen() -> None:
+    offers = [Offer(0, 9 * MS), Offer(1, 4 * MS), Offer(2, 6 * MS)]
+    assert least_predicted_finish(offers) == Offer(1, 4 * MS)
+
+
+def test_a_slow_place_is_never_chosen_while_a_faster_one_is_there() -> None:
+    chosen = []
+    busy_until = [0, 0]
+    for arrival in range(0, 40 * MS, 2 * MS):
+        offers = [Offer(i, max(busy_until[i], arrival) + cost) for i, cost in enumerate((1 * MS, 50 * MS))]
+        offer = least_predicted_finish(offers)
+        assert offer is not None
+        busy_until[offer.place] = offer.finish_ns
+        chosen.append(offer.place)
+    assert chosen == [0] * 20
+
+
+def test_of_equal_places_the_first_is_chosen_and_of_none_none() -> None:
+    assert least_predicted_finish([Offer(3, 5), Offer(1, 5)]) == Offer(3, 5)
+    assert least_predicted_finish([]) is None
+
+
+# --- what goes next ----------------------------------------------------------------------------------------------------
+
+
+def test_the_earliest_deadline_of_the_most_important_class_goes_first() -> None:
+    s = scheduler(max_batch=1)
+    for j in (job(1, 30), job(2, 20), job(3, 40, priority=0)):
+        assert s.submit(j)
+    order = []
+    while s.queued:
+        (run,) = s.schedule(0).runs
+        order.append(run.rows[0].job)
+        s.ended(run.run, 1 * MS)
+    assert order == [3, 2, 1]
+
+
+def test_a_launch_begins_the_moment_there_is_work_and_takes_all_that_pays() -> None:
+    s = scheduler()
+    s.submit(job(1, 50))
+    assert launched(s) == [[1]]
+    for n in (2, 3, 4):
+        s.submit(job(n, 50))
+    assert launched(s) == [], "one executor, one launch"
+    s.ended(1, 2 * MS)
+    assert launched(s) == [[2, 3, 4]]
+
+
+def test_a_batch_grows_only_as_far_as_its_earliest_deadline_allows() -> None:
+    s = scheduler()
+    for n in range(1, 9):
+        s.submit(job(n, 2.6 if n == 1 else 50))
+    assert launched(s) == [[1, 2]]
+
+
+def test_a_batch_that_does_not_pay_is_not_formed() -> None:
+    contract, plan = make_plan(edge_ms=(5.0, 2.0), batch_slope=1.5)
+    s = scheduler_of({contract: plan}, "edge", Execution(), Batching(), Scheduling())
+    for n in (1, 2):
+        s.submit(Job(n, contract, SMALL, Row(n, 1, (), RAW), 50 * MS, 1, False, WorkKey(contract, SMALL)))
+    assert launched(s) == [[1]]
+
+
+def test_rows_are_counted_not_messages() -> None:
+    s = scheduler(max_batch=4)
+    for n in (1, 2, 3):
+        s.submit(job(n, 50, rows=2))
+    assert launched(s) == [[1, 2]]
+
+
+def test_jobs_of_different_ranges_never_share_a_launch() -> None:
+    s = scheduler(executors=2)
+    s.submit(job(1, 50, part=WHOLE))
+    s.submit(job(2, 60, part=SMALL))
+    assert launched(s) == [[1], [2]]
+
+
+def test_what_can_no_longer_be_on_time_is_given_up_and_never_launched() -> None:
+    s = scheduler()
+    s.submit(job(1, 1.5))
+    s.submit(job(2, 9))
+    decision = s.schedule(0)
+    assert [j.id for j in decision.expired] == [1]
+    assert [row.job for run in decision.runs for row in run.rows] == [2]
+
+
+def test_the_next_expiry_is_when_the_work_no_longer_fits() -> None:
+    s = scheduler()
+    s.submit(job(1, 50))
+    s.schedule(0)
+    s.submit(job(2, 9))
+    assert s.next_expiry() == 7 * MS + 1
+    assert s.schedule(7 * MS).expired == ()
+    assert [j.id for j in s.schedule(7 * MS + 1).expired] == [2]
+
+
+def test_a_run_may_begin_no_later_than_it_can_still_be_on_time() -> None:
+    s = scheduler()
+    s.submit(job(1, 9))
+    (run,) = s.schedule(0).runs
+    assert run.latest_ns == 7 * MS
+
+
+# --- promises ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_promise_is_refused_where_it_would_break_another() -> None:
+    s = scheduler()
+    s.submit(job(1, 10, promised=True))
+    assert s.can_promise(0, [Promise(2, 7 * MS, 10 * MS)])
+    assert not s.can_promise(0, [Promise(2, 8 * MS, 10 * MS)])
+
+
+def test_the_running_job_counts_until_its_pessimistic_finish() -> None:
+    s = scheduler()
+    s.submit(job(1, 50, part=WHOLE))
+    s.schedule(0)
+    assert s.can_promise(0, [Promise(2, 2 * MS, 14 * MS)])
+    assert not s.can_promise(0, [Promise(2, 2 * MS, 12 * MS)])
+
+
+def test_best_effort_work_is_not_launched_across_a_promise() -> None:
+    s = scheduler()
+    s.submit(job(1, 40, part=WHOLE, priority=0))
+    s.submit(job(2, 5, promised=True))
+    assert launched(s) == [[2]]
+    s.ended(1, 2 * MS)
+    assert launched(s, 2) == [[1]]
+
+
+def test_two_executors_keep_two_promises_at_once() -> None:
+    one, two = scheduler(), scheduler(executors=2)
+    work = [Promise(1, 4 * MS, 5 * MS), Promise(2, 4 * MS, 5 * MS)]
+    assert not one.can_promise(0, work)
+    assert two.can_promise(0, work)
+
+
+# --- cancel, slots, books ----------------------------------------------------------------------------------------------
+
+
+def test_a_cancelled_job_leaves_the_queue() -> None:
+    s = scheduler()
+    s.submit(job(1, 50))
+    assert s.cancel(1) is None
+    assert launched(s) == []
+
+
+def test_a_run_is_aborted_only_when_nobody_in_it_is_wanted() -> None:
+    s = scheduler()
+    s.submit(job(1, 50))
+    s.submit(job(2, 50))
+    (run,) = s.schedule(0).runs
+    assert s.cancel(1) is None
+    assert s.cancel(2) == run
+    _, unwanted = s.ended(run.run, None)
+    assert unwanted == {1, 2}
+    s.validate()
+
+
+def test_a_full_queue_refuses() -> None:
+    s = scheduler(max_queued=2)
+    assert [s.submit(job(n, 50)) for n in (1, 2, 3)] == [True, True, False]
+
+
+def test_each_launch_has_a_slot_of_its_own_until_it_ends() -> None:
+    s = scheduler(executors=2, max_batch=1)
+    s.submit(job(1, 50))
+    s.submit(job(2, 50))
+    first, second = s.schedule(0).runs
+    assert first.slot != second.slot
+    s.validate()
+    s.ended(first.run, 2 * MS)
+    with pytest.raises(InvariantBroken, match="none such is out"):
+        s.ended(first.run, 2 * MS)
+
+
+def test_the_predicted_wait_counts_what_runs_and_what_waits() -> None:
+    s = scheduler()
+    assert s.predicted_wait(0) == 0
+    s.submit(job(1, 50))
+    s.schedule(0)
+    s.submit(job(2, 50))
+    assert s.predicted_wait(1 * MS) == 1 * MS + 2 * MS
+
+
+def test_a_device_that_becomes_slow_is_believed_after_a_few_runs() -> None:
+    s = scheduler()
+    key = WorkKey(CONTRACT, SMALL)
+    before = s.latency.pessimistic(key)
+    for _ in range(8):
+        s.latency.observe(key, 1, 6 * MS)
+    assert before <= 2.3 * MS
+    assert s.latency.pessimistic(key) == 6 * MS

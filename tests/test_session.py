@@ -1,0 +1,300 @@
+"""A node's machine, message by message, on virtual time."""
+
+from __future__ import annotations
+
+from plans import INT8, X, Y, make_input, make_plan
+
+from cloud.session import Session
+from shared.events import Abort, Action, Failed, Finished, Received, RowResult, Run, Send, SendFailed, Tick, WakeAt
+from shared.settings import Batching, CloudLimits, CloudSettings, NodeGroup, Scheduling
+from shared.wire.messages import (
+    PROTOCOL,
+    Bye,
+    Cancel,
+    Hello,
+    Infer,
+    Message,
+    Probe,
+    ProbeReply,
+    Refusal,
+    Reply,
+    Tensor,
+    Welcome,
+)
+
+MS = 1_000_000
+CONTRACT, PLAN = make_plan(cloud_ms=1.0)
+LINK = "edge:1:data"
+FRAMES = (make_input()[0].tobytes(),)
+T0 = 1000 * MS
+
+
+def session(**fields: object) -> Session:
+    return Session(CloudSettings(**fields), {CONTRACT: PLAN}, "node", 7)  # type: ignore[arg-type]
+
+
+def hello(peer: str = "edge", incarnation: int = 1, connection: str = "data", protocol: int = PROTOCOL) -> Hello:
+    return Hello(protocol, peer, incarnation, connection, (CONTRACT, "other"))  # type: ignore[arg-type]
+
+
+def infer(sequence: int = 1, **changes: object) -> Infer:
+    fields: dict[str, object] = {
+        "incarnation": 1,
+        "sequence": sequence,
+        "attempt": 1,
+        "contract": CONTRACT,
+        "cut": 0,
+        "coding": "raw",
+        "rows": 1,
+        "priority": 1,
+        "budget_ns": 10 * MS,
+        "sent_ns": T0,
+        "tensors": (Tensor("float32", X.shape),),
+    }
+    return Infer(**(fields | changes))  # type: ignore[arg-type]
+
+
+def give(s: Session, message: Message, now: int = T0, link: str = LINK, frames: tuple[bytes, ...] = ()) -> list[Action]:
+    actions = s.handle(Received(link, message, frames), now)
+    s.validate()
+    return [a for a in actions if not isinstance(a, WakeAt)]
+
+
+def greeted(**fields: object) -> Session:
+    s = session(**fields)
+    give(s, hello())
+    return s
+
+
+def refusal(actions: list[Action]) -> str:
+    (send,) = [a for a in actions if isinstance(a, Send)]
+    assert isinstance(send.message, Refusal)
+    return send.message.reason
+
+
+def run_of(actions: list[Action]) -> Run:
+    (run,) = [a for a in actions if isinstance(a, Run)]
+    return run
+
+
+def finish(s: Session, run: Run, now: int, took: int = 2 * MS) -> list[Action]:
+    results = tuple(RowResult(r.job, (make_input()[0][:, :4],)) for r in run.rows)
+    actions = s.handle(Finished(run.run, results, now - took, now, took // 10), now)
+    s.validate()
+    return [a for a in actions if not isinstance(a, WakeAt)]
+
+
+def test_a_greeting_is_answered_with_the_contracts_that_are_served() -> None:
+    (send,) = give(session(), hello())
+    assert send == Send(LINK, Welcome(PROTOCOL, "node", 7, (CONTRACT,), 64))
+
+
+def test_another_protocol_is_refused_with_its_reason() -> None:
+    assert give(session(), hello(protocol=99)) == [Send(LINK, Bye("version"))]
+
+
+def test_a_request_is_launched_and_answered_with_all_that_names_it() -> None:
+    s = greeted()
+    run = run_of(give(s, infer(5, attempt=2), frames=FRAMES))
+    assert (run.range.program, run.range.first, run.range.last) == (0, 0, 2)
+    (send,) = finish(s, run, T0 + 3 * MS)
+    assert isinstance(send, Send)
+    reply = send.message
+    assert isinstance(reply, Reply)
+    assert (reply.incarnation, reply.sequence, reply.attempt, reply.contract) == (1, 5, 2, CONTRACT)
+    assert reply.tensors == (Tensor("float32", Y.shape),)
+    assert sum(reply.stages.values()) == 3 * MS
+
+
+def test_a_request_without_a_greeting_is_refused() -> None:
+    assert refusal(give(session(), infer(), frames=FRAMES)) == "hello"
+
+
+def test_a_probe_connection_carries_no_requests() -> None:
+    s = session()
+    give(s, hello(connection="probe"), link="edge:1:probe")
+    assert refusal(give(s, infer(), link="edge:1:probe", frames=FRAMES)) == "hello"
+
+
+def test_everything_that_does_not_fit_the_plan_is_refused_by_name() -> None:
+    s = greeted()
+    for number, (changes, frames) in enumerate(
+        [
+            ({"contract": "0" * 64}, FRAMES),
+            ({"cut": 2}, FRAMES),
+            ({"cut": -1}, FRAMES),
+            ({"coding": "jpeg"}, FRAMES),
+            ({"rows": 0}, FRAMES),
+            ({"rows": 9, "tensors": (Tensor("float32", X.at(9)),)}, FRAMES),
+            ({"priority": 3}, FRAMES),
+            ({"tensors": (Tensor("float64", X.shape),)}, FRAMES),
+            ({"tensors": (Tensor("float32", (1, 65)),)}, FRAMES),
+            ({}, (FRAMES[0][:-1],)),
+            ({}, ()),
+        ]
+    ):
+        actions = give(s, infer(number, **changes), frames=frames)
+        assert refusal(actions) in {"contract", "input", "size"}, changes
+    assert s.scheduler.running == 0
+
+
+def test_the_same_attempt_runs_only_once() -> None:
+    s = greeted()
+    run = run_of(give(s, infer(), frames=FRAMES))
+    assert refusal(give(s, infer(), frames=FRAMES)) == "duplicate"
+    finish(s, run, T0 + 2 * MS)
+    assert refusal(give(s, infer(), T0 + 3 * MS, frames=FRAMES)) == "duplicate"
+
+
+def test_a_request_whose_time_has_run_out_is_refused_before_it_is_queued() -> None:
+    s = greeted()
+    assert refusal(give(s, infer(budget_ns=1 * MS), frames=FRAMES)) == "expired"
+
+
+def test_the_node_believes_the_clock_that_is_kind_to_the_request() -> None:
+    s = session()
+    give(s, hello(), 100 * MS)
+    give(s, hello(connection="probe"), 100 * MS, link="edge:1:probe")
+    skew = T0 - 100 * MS
+    give(s, Probe(1, T0 + 1 * MS, 0, 0), 102 * MS, link="edge:1:probe")
+    late = infer(1, sent_ns=T0 + 2 * MS, budget_ns=5 * MS)
+    assert refusal(give(s, late, 110 * MS, frames=FRAMES)) == "expired"
+    in_time = infer(2, sent_ns=T0 + 2 * MS, budget_ns=5 * MS)
+    assert run_of(give(s, in_time, T0 + 6 * MS - skew, frames=FRAMES))
+
+
+def test_a_waiting_request_expires_by_a_timer_not_by_the_end_of_the_one_before_it() -> None:
+    s = greeted(batching=Batching(max_batch_size=1))
+    run_of(give(s, infer(1, budget_ns=50 * MS), frames=FRAMES))
+    actions = s.handle(Received(LINK, infer(2, budget_ns=5 * MS), FRAMES), T0)
+    (wake,) = [a for a in actions if isinstance(a, WakeAt)]
+    assert wake.at_ns == T0 + 3 * MS + 1
+    assert refusal([a for a in s.handle(Tick(), wake.at_ns) if isinstance(a, Send)]) == "expired"
+
+
+def test_credit_is_counted_and_comes_back() -> None:
+    s = greeted(node=NodeGroup(credits=1), batching=Batching(max_batch_size=1))
+    run = run_of(give(s, infer(1), frames=FRAMES))
+    assert refusal(give(s, infer(2), frames=FRAMES)) == "credit"
+    finish(s, run, T0 + 2 * MS)
+    assert run_of(give(s, infer(3), T0 + 2 * MS, frames=FRAMES))
+
+
+def test_a_full_queue_refuses_at_once() -> None:
+    s = greeted(scheduling=Scheduling(max_queued=1), batching=Batching(max_batch_size=1))
+    give(s, infer(1), frames=FRAMES)
+    give(s, infer(2), frames=FRAMES)
+    assert refusal(give(s, infer(3), frames=FRAMES)) == "overload"
+
+
+def test_a_cancelled_request_is_aborted_and_answered_once() -> None:
+    s = greeted()
+    run = run_of(give(s, infer(), frames=FRAMES))
+    actions = give(s, Cancel(1, 1, 1), T0 + 1 * MS)
+    assert refusal(actions) == "cancelled"
+    assert [a for a in actions if isinstance(a, Abort)] == [Abort(run.run, run.executor)]
+    assert s.handle(Failed(run.run, "aborted"), T0 + 1 * MS) == []
+    assert give(s, Cancel(1, 1, 1), T0 + 2 * MS) == []
+
+
+def test_a_request_that_is_cancelled_too_late_to_stop_is_still_answered_only_once() -> None:
+    s = greeted()
+    run = run_of(give(s, infer(), frames=FRAMES))
+    give(s, Cancel(1, 1, 1), T0 + 1 * MS)
+    assert finish(s, run, T0 + 2 * MS) == []
+    assert s.counters["unwanted-rows"] == 1
+
+
+def test_one_bad_row_does_not_spoil_its_batch() -> None:
+    s = greeted()
+    first = run_of(give(s, infer(1), frames=FRAMES))
+    give(s, infer(2), frames=FRAMES)
+    give(s, infer(3), frames=FRAMES)
+    actions = finish(s, first, T0 + 2 * MS)
+    run = run_of(actions)
+    assert len(run.rows) == 2
+    results = (RowResult(run.rows[0].job, (), "decode: broken"), RowResult(run.rows[1].job, (make_input()[0][:, :4],)))
+    sent = [
+        a.message
+        for a in s.handle(Finished(run.run, results, T0 + 2 * MS, T0 + 4 * MS), T0 + 4 * MS)
+        if isinstance(a, Send)
+    ]
+    assert [type(m) for m in sent] == [Refusal, Reply]
+    assert isinstance(sent[0], Refusal)
+    assert (sent[0].reason, sent[0].sequence) == ("failed", 2)
+
+
+def test_a_run_that_missed_its_window_ends_as_expired() -> None:
+    s = greeted()
+    run = run_of(give(s, infer(), frames=FRAMES))
+    assert refusal(s.handle(Failed(run.run, "window"), T0 + 9 * MS)) == "expired"
+
+
+def test_nothing_is_run_for_a_peer_that_is_gone() -> None:
+    s = greeted(batching=Batching(max_batch_size=1))
+    run = run_of(give(s, infer(1), frames=FRAMES))
+    give(s, infer(2), frames=FRAMES)
+    actions = give(s, Bye("closing"))
+    assert [a for a in actions if isinstance(a, Abort)] == [Abort(run.run, run.executor)]
+    assert s.scheduler.queued == 0
+    assert s.handle(Failed(run.run, "aborted"), T0) == []
+
+
+def test_an_answer_that_cannot_be_sent_means_the_peer_is_gone() -> None:
+    s = greeted()
+    run = run_of(give(s, infer(1), frames=FRAMES))
+    (send,) = finish(s, run, T0 + 2 * MS)
+    assert isinstance(send, Send)
+    s.handle(SendFailed(LINK, send.message), T0 + 2 * MS)
+    assert refusal(give(s, infer(2), T0 + 2 * MS, frames=FRAMES)) == "hello"
+
+
+def test_a_new_incarnation_replaces_the_old_one_and_an_old_greeting_does_not_come_back() -> None:
+    s = greeted()
+    give(s, infer(1, budget_ns=50 * MS), frames=FRAMES)
+    actions = give(s, hello(incarnation=2), link="edge:2:data")
+    assert [a for a in actions if isinstance(a, Abort)]
+    assert give(s, hello(incarnation=1)) == [Send(LINK, Bye("hello"))]
+    assert refusal(give(s, infer(2), frames=FRAMES)) == "hello"
+
+
+def test_more_peers_than_the_limit_are_refused_until_one_is_silent() -> None:
+    s = session(limits=CloudLimits(max_peers=1))
+    give(s, hello("one"), link="one:1:data")
+    assert give(s, hello("two"), link="two:1:data") == [Send("two:1:data", Bye("hello"))]
+    (send,) = give(s, hello("two"), T0 + 11_000 * MS, link="two:1:data")
+    assert isinstance(send, Send)
+    assert isinstance(send.message, Welcome)
+
+
+def test_a_probe_is_echoed_with_the_nodes_times_and_load() -> None:
+    s = session()
+    give(s, hello(connection="probe"), link="edge:1:probe")
+    (send,) = give(s, Probe(4, 123, 0, 0), link="edge:1:probe")
+    assert isinstance(send, Send)
+    assert isinstance(send.message, ProbeReply)
+    assert (send.message.number, send.message.probe_sent_ns, send.message.received_ns) == (4, 123, T0)
+    assert send.message.load.credits == 64
+
+
+def test_a_probe_of_a_stranger_is_told_to_greet() -> None:
+    assert give(session(), Probe(1, 123, 0, 0), link="edge:1:probe") == [Send("edge:1:probe", Bye("hello"))]
+
+
+def test_requests_from_different_cuts_do_not_share_a_launch_and_codings_of_one_cut_do() -> None:
+    s = greeted()
+    first = run_of(give(s, infer(1, budget_ns=50 * MS), frames=FRAMES))
+    mid = (Tensor("float32", (1, 16)),)
+    give(s, infer(2, cut=1, coding="raw", tensors=mid, budget_ns=50 * MS), frames=(bytes(64),))
+    give(s, infer(3, cut=1, coding=INT8.name, tensors=mid, budget_ns=50 * MS), frames=(bytes(16),))
+    give(s, infer(4, budget_ns=50 * MS), frames=FRAMES)
+    order = []
+    run = first
+    for step in range(1, 4):
+        actions = finish(s, run, T0 + 2 * MS * step)
+        runs = [a for a in actions if isinstance(a, Run)]
+        if not runs:
+            break
+        run = runs[0]
+        order.append((run.range.first, len(run.rows)))
+    assert order == [(1, 2), (0, 1)]
