@@ -4,6 +4,9 @@ Agreement is between answers, not tensors: an int8 boundary can move a logit by 
 it by a thousandth and flip one. So the metric belongs to the task, and is named in the plan. Mean squared error was
 rejected: it has no scale that a user could set a least value on.
 
+Boxes are matched at ten overlaps and not at one: at 0.5 alone, a box that slid by a third of its width counts as the same,
+and a network at two thirds of its resolution looks as good as itself.
+
 A metric gets the answers of the whole model (`reference`) and those of the other way, row by row, as mappings from the
 outputs' names to arrays of one row.
 """
@@ -22,7 +25,8 @@ from shared.request import Array
 Answers = Sequence[Mapping[str, Array]]
 """One mapping from output names to arrays for each row."""
 
-IOU = 0.5
+IOUS = tuple(step / 100 for step in range(50, 100, 5))
+"""Overlaps at which boxes are matched: from 0.5, the same thing found, to 0.95, found at the same place."""
 DETECTION_THRESHOLD = 0.5
 RELATIVE_TOLERANCE = 0.01
 
@@ -85,15 +89,15 @@ def _detection(reference: Answers, other: Answers) -> float:
     for left, right in zip(reference, other, strict=True):
         boxes, _ = _detections(left)
         others, scores = _detections(right)
-        matched += _matches(boxes, others, scores)
+        matched += sum(_matches(boxes, others, scores, iou) for iou in IOUS)
         wanted += len(boxes)
         found += len(others)
     if wanted + found == 0:
         raise UserError(
-            f"metric 'detection': neither way found anything at a score of {DETECTION_THRESHOLD} or more; give calibration "
-            "data that show what the model looks for"
+            f"metric 'detection': neither way found anything at a score of {DETECTION_THRESHOLD} or more; give "
+            "calibration data that show what the model looks for"
         )
-    return 2.0 * matched / (wanted + found)
+    return 2.0 * matched / len(IOUS) / (wanted + found)
 
 
 def _detections(answer: Mapping[str, Array]) -> tuple[_Floats, _Floats]:
@@ -112,13 +116,13 @@ def _detections(answer: Mapping[str, Array]) -> tuple[_Floats, _Floats]:
     return boxes[keep], scores[keep]
 
 
-def _matches(boxes: _Floats, others: _Floats, scores: _Floats) -> int:
-    """How many of `others`, best score first, meet a box of their own at the IoU."""
+def _matches(boxes: _Floats, others: _Floats, scores: _Floats, iou: float) -> int:
+    """How many of `others`, best score first, meet a box of their own at an overlap of `iou` or more."""
     free = np.ones(len(boxes), dtype=bool)
     count = 0
     for index in np.argsort(-scores, kind="stable"):
         overlaps = np.where(free, _iou(boxes, others[index]), 0.0)
-        if overlaps.size and float(overlaps.max()) >= IOU:
+        if overlaps.size and float(overlaps.max()) >= iou:
             free[int(overlaps.argmax())] = False
             count += 1
     return count
@@ -190,7 +194,8 @@ _METRICS: Mapping[str, Callable[[Answers, Answers], float]] = {
 }
 
 _DESCRIPTIONS: Mapping[str, str] = {
-    "detection": f"F1 of boxes matched at IoU {IOU:g}, among those with a score of {DETECTION_THRESHOLD:g} or more",
+    "detection": f"F1 of boxes with a score of {DETECTION_THRESHOLD:g} or more, averaged over matching at an overlap (IoU) "
+    f"of {IOUS[0]:g} to {IOUS[-1]:g} in steps of 0.05",
     "top1": "share of decisions (largest value of the first output's last axis) that are the same",
     "relative": f"share of rows in which every output differs by at most {RELATIVE_TOLERANCE:.0%} of its L2 norm",
     "exact": "share of rows in which every output is the same to the last bit",

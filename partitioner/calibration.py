@@ -12,6 +12,7 @@ used to fit or to judge a lossy one: a network's answers to noise tell nothing a
 
 from __future__ import annotations
 
+import math
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,6 +32,9 @@ SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff"}
 MAX_IMAGES = 256
 MAX_ROWS = 4096
 SMALLEST_CROP = 0.4
+ALIKE = 0.4
+"""Share of the rows that goes to all images alike; the rest goes where the model finds something, or an agreement on
+detections rests on a handful of them."""
 SYNTHETIC = "seeded synthetic input (no --calibration): only exact ways are planned, nothing lossy can be judged by it"
 
 _Bytes = npt.NDArray[np.uint8]
@@ -88,21 +92,21 @@ def divide(
 
     `evidence` says for each source how much the model finds in it: they are dealt in that order, held-out first.
     """
-    count = len(sources)
-    if count < 2:
+    known = len(sources)
+    if known < 2:
         raise UserError(
-            f"calibration: {sources.label} holds {count} of at least 2 that are needed (to fit and to judge by)"
+            f"calibration: {sources.label} holds {known} of at least 2 that are needed (to fit and to judge by)"
         )
-    order = sorted(range(count), key=lambda index: (-evidence[index], index))
+    order = sorted(range(known), key=lambda index: (-evidence[index], index))
     sides = (order[1::2], order[0::2])
     sets: list[tuple[Row, ...]] = []
     for members, wanted in zip(sides, (fit, held_out), strict=True):
         if sources.images:
-            each = -(-wanted // len(members))
+            counts = _shares([evidence[index] for index in members], wanted)
             rows = [
                 row
-                for index in members
-                for row in _crops(sources.images[index], inputs[0], _generator(seed, index), each)
+                for index, count in zip(members, counts, strict=True)
+                for row in _crops(sources.images[index], inputs[0], _generator(seed, index), count)
             ]
         else:
             rows = [sources.rows[index] for index in members][:wanted]
@@ -140,6 +144,14 @@ def synthetic_row(inputs: Sequence[TensorSpec], seed: int) -> Row:
         else:
             row.append(generator.integers(0, 2, spec.shape).astype(kind))
     return tuple(row)
+
+
+def _shares(evidence: Sequence[float], wanted: int) -> list[int]:
+    """How many rows each image gives: a part to all alike, the rest to those in which the model finds something."""
+    total = sum(evidence)
+    alike = 1.0 if total <= 0 else ALIKE
+    shares = [alike / len(evidence) + (1.0 - alike) * found / max(total, 1e-9) for found in evidence]
+    return [max(1, math.ceil(wanted * share)) for share in shares]
 
 
 def _generator(seed: int, index: int) -> np.random.Generator:

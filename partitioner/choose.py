@@ -4,12 +4,14 @@ The order of preference is fixed: first what is on time by its p99, then what ag
 what is fastest; among ways that are all late, the fastest. A weighted sum of time and agreement was rejected: nobody can
 say what a millisecond is worth in agreement, while a deadline and a least agreement can be said.
 
-Routes are the ways that win under the stated link or under one around it (slower, faster, nearer, farther), since the
-link will not stay as stated; at run time an edge picks among them. A split that never wins gets no segment of its own.
+Routes are the ways that win under the stated link and deadline or under ones around them (slower, faster, nearer, farther,
+looser), since the link will not stay as stated and every request brings its own deadline; at run time an edge picks among
+them. A split that never wins gets no segment of its own.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -19,6 +21,7 @@ from partitioner.options import LinkGuess
 MAX_ROUTES = 6
 RATE_FACTORS = (1.0, 0.1, 0.25, 0.5, 2.0, 4.0)
 RTT_FACTORS = (1.0, 0.5, 3.0)
+DEADLINE_FACTORS = (1.0, 2.0, 4.0)
 WHOLE = "whole"
 EQUAL = 0.005
 """Agreements that differ by less are the same, measured as they are on a few hundred answers."""
@@ -46,11 +49,10 @@ def choose_routes(
 ) -> list[Candidate]:
     """The cloud's ways worth having, best first under the stated link; none where the device always wins."""
     winners: list[Candidate] = []
-    for rate_factor in RATE_FACTORS:
-        for rtt_factor in RTT_FACTORS:
-            near = LinkGuess(link.rate_mbit * rate_factor, link.rtt_ms * rtt_factor)
-            best = rank(candidates, near, deadline_ns, min_agreement)[:1]
-            winners.extend(c for c in best if c.kind != "device" and c not in winners)
+    for rate, rtt, deadline in itertools.product(RATE_FACTORS, RTT_FACTORS, DEADLINE_FACTORS):
+        near = LinkGuess(link.rate_mbit * rate, link.rtt_ms * rtt)
+        best = rank(candidates, near, round(deadline_ns * deadline), min_agreement)[:1]
+        winners.extend(c for c in best if c.kind != "device" and c not in winners)
     ordered = rank(winners, link, deadline_ns, min_agreement)
     return ordered[:MAX_ROUTES]
 

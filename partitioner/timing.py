@@ -5,6 +5,10 @@ longer. So every job is run once a period, with nothing between but sleep, in bl
 block is thrown away, since another job was before it. Blocks of all jobs take turns, so that a disturbance of some seconds
 falls on all of them alike. Timing goes on until a job's middle stands still or its share of the time is used up.
 
+p99 is pooled: each run's excess over its job's middle, as a share of it, from all jobs together. One job's 99th percentile
+from thirty runs is its slowest run, and ways would be ranked by who was hit by the machine's noise. On a processor without
+other load, what jitters is the machine and not the network.
+
 The clock and the sleep are passed in, so that the rules are tested without time.
 """
 
@@ -23,6 +27,7 @@ Job = Callable[[], object]
 BLOCK = 8
 STABLE_RUNS = 48
 STABLE_SHARE = 0.02
+POOLED_US = 200.0
 NS_PER_US = 1000.0
 
 
@@ -35,8 +40,7 @@ def time_at_cadence(
 ) -> dict[Key, Spread]:
     """Time of each job in microseconds, run once a period of `1 / cadence_hz` seconds.
 
-    All jobs together take about `budget_s`, and each gets at least one block. p99 is taken from as few runs as fit, so
-    with less than a hundred it is close to the slowest.
+    All jobs together take about `budget_s`, and each gets at least one block.
     """
     runs: dict[Key, list[float]] = {key: [] for key in jobs}
     for job in jobs.values():
@@ -50,7 +54,17 @@ def time_at_cadence(
         if clock_ns() >= end_ns:
             break
         open_keys = [key for key in open_keys if not stable(runs[key])]
-    return {key: spread(samples) for key, samples in runs.items()}
+    return pooled(runs)
+
+
+def pooled(runs: Mapping[Key, list[float]]) -> dict[Key, Spread]:
+    """Middle of each job's runs, and its p99 by the excess of all jobs that take `POOLED_US` or more (of all, where none
+    does): quicker ones are shaken by the clock itself."""
+    middles = {key: statistics.median(samples) for key, samples in runs.items()}
+    ample = [key for key in runs if middles[key] >= POOLED_US] or list(runs)
+    ratios = [sample / max(middles[key], 1e-3) for key in ample for sample in runs[key]]
+    excess = max(1.0, quantile(ratios, 0.99)) if ratios else 1.0
+    return {key: Spread(middle, middle * excess) for key, middle in middles.items()}
 
 
 def time_warm(job: Job, runs: int, clock_ns: Callable[[], int] = time.perf_counter_ns) -> float:
@@ -64,14 +78,13 @@ def time_warm(job: Job, runs: int, clock_ns: Callable[[], int] = time.perf_count
     return best
 
 
-def spread(samples_us: list[float]) -> Spread:
-    """Middle and 99th percentile (linear between ranks) of some samples."""
-    ordered = sorted(samples_us)
-    at = 0.99 * (len(ordered) - 1)
+def quantile(values: list[float], share: float) -> float:
+    """A quantile, linear between ranks."""
+    ordered = sorted(values)
+    at = share * (len(ordered) - 1)
     low = int(at)
     high = min(low + 1, len(ordered) - 1)
-    p99 = ordered[low] + (ordered[high] - ordered[low]) * (at - low)
-    return Spread(statistics.median(ordered), p99)
+    return ordered[low] + (ordered[high] - ordered[low]) * (at - low)
 
 
 def stable(samples_us: list[float]) -> bool:

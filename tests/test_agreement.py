@@ -40,6 +40,11 @@ def test_a_box_below_half_overlap_is_no_match() -> None:
     assert agreement("detection", [found(FACE)], [found(moved)]) == 0.0
 
 
+def test_a_box_that_slid_agrees_in_part() -> None:
+    moved = (12.0, 10.0, 32.0, 30.0, 0.9)  # overlap 360 of 440: IoU 0.818, matched at 0.5 to 0.8, seven of ten
+    assert agreement("detection", [found(FACE)], [found(moved)]) == pytest.approx(0.7)
+
+
 def test_a_score_below_the_threshold_is_no_detection() -> None:
     weak = (*FACE[:4], 0.49)
     assert agreement("detection", [found(FACE)], [found(weak)]) == 0.0

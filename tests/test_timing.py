@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import pytest
 
 from partitioner.cost import Spread
-from partitioner.timing import BLOCK, spread, stable, time_at_cadence, time_warm
+from partitioner.timing import BLOCK, pooled, quantile, stable, time_at_cadence, time_warm
 
 
 class World:
@@ -69,8 +69,17 @@ def test_a_job_that_drifts_is_not_stable() -> None:
 
 
 def test_quantiles_are_linear_between_ranks() -> None:
-    assert spread([float(i) for i in range(101)]) == Spread(50.0, 99.0)
-    assert spread([7.0]) == Spread(7.0, 7.0)
+    assert quantile([float(i) for i in range(101)], 0.99) == 99.0
+    assert quantile([3.0, 1.0], 0.5) == 2.0
+    assert quantile([7.0], 0.99) == 7.0
+
+
+def test_the_tail_is_shared_by_all_jobs() -> None:
+    calm, hit = [1000.0] * 50, [2000.0] * 48 + [3000.0] * 2
+    times = pooled({"calm": calm, "hit": hit, "tiny": [10.0] * 49 + [900.0]})
+    assert times["calm"] == Spread(1000.0, 1500.0)
+    assert times["hit"] == Spread(2000.0, 3000.0)
+    assert times["tiny"] == Spread(10.0, 15.0)
 
 
 def test_warm_time_is_the_least_after_the_first() -> None:
