@@ -45,14 +45,13 @@ class DeviceGroup(Group, frozen=True):
     """The small device that this machine stands for: `slowdown` times slower, with cheaper rungs at `rung_resolutions`."""
 
     slowdown: Annotated[float, Meta(ge=1.0, le=1000.0)] = 4.0
-    rung_resolutions: Annotated[tuple[Side, ...], Meta(min_length=1)] = (128, 96)
+    rung_resolutions: Annotated[tuple[Side, ...], Meta(min_length=1)] = (128,)
 
 
 class PlanGroup(Group, frozen=True):
-    """What is asked of the partitioner. `force_cut` names the cut of the second plan."""
+    """What is asked of the partitioner. `force_cut` is the tensor at which the second plan cuts the model."""
 
-    min_agreement: Share = 0.0
-    force_cut: Annotated[str, Meta(min_length=1)] = "auto"
+    force_cut: Annotated[str, Meta(min_length=1)] = "377"
 
 
 class LinksGroup(Group, frozen=True):

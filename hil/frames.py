@@ -18,12 +18,15 @@ from PIL import Image
 FACE_BOX = (172, 60, 276, 200)
 """Left, upper, right, lower edge of the face in scikit-image's astronaut, in pixels, a little generous."""
 
+PORTRAIT = "astronaut"
+OTHERS = ("chelsea", "coffee", "rocket")
+
 Pixels = npt.NDArray[np.uint8]
 
 
 class Frame(msgspec.Struct, frozen=True):
     """One image of the stream. `pixels` is uint8 of shape (1, height, width, 3); `name` tells what it shows; `face` is
-    whether the astronaut's face is wholly in it."""
+    whether the astronaut's face is in it."""
 
     name: str
     pixels: Pixels
@@ -32,40 +35,60 @@ class Frame(msgspec.Struct, frozen=True):
 
 def astronaut(height: int, width: int) -> Pixels:
     """The upper part of the astronaut with her face, scaled to (1, height, width, 3)."""
-    image = Image.fromarray(cast(Callable[[], Pixels], skimage.data.astronaut)())
-    return _scaled(image, (48, 0, 432, 384), height, width)
+    view = Image.fromarray(_load(PORTRAIT)).resize((width, height), Image.Resampling.BILINEAR, box=(48, 0, 432, 384))
+    return np.ascontiguousarray(np.asarray(view, dtype=np.uint8)[None])
 
 
-def make_frames(count: int, height: int, width: int, seed: int, face_share: float = 0.5) -> tuple[Frame, ...]:
-    """`count` distinct frames. About `face_share` of them, the first one always, show the astronaut's face.
+def make_frames(count: int, height: int, width: int, seed: int) -> tuple[Frame, ...]:
+    """`count` distinct frames. The first is the astronaut; about half of the others show her face, once or more.
 
-    The same seed gives the same frames. The crops keep the frames' proportions.
+    A frame is one view or, every third time, a wall of four or nine smaller ones, so that faces come in very different
+    sizes and a lower resolution has something to miss. The same seed gives the same frames. Crops keep the proportions.
     """
     rng = np.random.default_rng(seed)
-    loaders = {
-        name: cast(Callable[[], Pixels], getattr(skimage.data, name)) for name in ("chelsea", "coffee", "rocket")
-    }
-    others = [(name, Image.fromarray(load())) for name, load in loaders.items()]
-    portrait = Image.fromarray(cast(Callable[[], Pixels], skimage.data.astronaut)())
-    frames: list[Frame] = []
-    for number in range(count):
-        if number == 0:
-            frames.append(Frame("astronaut", astronaut(height, width), True))
-        elif rng.random() < face_share:
-            box = _box_around(rng, portrait, FACE_BOX, width / height)
-            frames.append(Frame("astronaut", _scaled(portrait, box, height, width), True))
+    views = _Views(rng, width / height)
+    frames = [Frame("astronaut", astronaut(height, width), True)]
+    while len(frames) < count:
+        tiles = int(rng.choice((1, 1, 1, 1, 2, 3)))
+        canvas = Image.new("RGB", (width, height))
+        names: list[str] = []
+        for place in range(tiles * tiles):
+            row, column = divmod(place, tiles)
+            left, top = column * width // tiles, row * height // tiles
+            size = (column + 1) * width // tiles - left, (row + 1) * height // tiles - top
+            name, view = views.take(size)
+            canvas.paste(view, (left, top))
+            names.append(name)
+        shown = "+".join(dict.fromkeys(names))
+        frames.append(Frame(shown, np.ascontiguousarray(np.asarray(canvas, dtype=np.uint8)[None]), PORTRAIT in names))
+    return tuple(frames[:count])
+
+
+class _Views:
+    """Crops of the images, the portrait in half of the cases."""
+
+    def __init__(self, rng: np.random.Generator, ratio: float) -> None:
+        self._rng = rng
+        self._ratio = ratio
+        self._portrait = Image.fromarray(_load(PORTRAIT))
+        self._others = [(name, Image.fromarray(_load(name))) for name in OTHERS]
+
+    def take(self, size: tuple[int, int]) -> tuple[str, Image.Image]:
+        """What is seen, and the view, of `size` (width, height)."""
+        if self._rng.random() < 0.5:
+            name, image = PORTRAIT, self._portrait
+            box = _box_around(self._rng, image, FACE_BOX, self._ratio)
         else:
-            name, image = others[int(rng.integers(len(others)))]
-            frames.append(Frame(name, _scaled(image, _box(rng, image, width / height), height, width), False))
-    return tuple(frames)
+            name, image = self._others[int(self._rng.integers(len(self._others)))]
+            box = _box(self._rng, image, self._ratio)
+        return name, image.resize(size, Image.Resampling.BILINEAR, box=box)
+
+
+def _load(name: str) -> Pixels:
+    return cast(Callable[[], Pixels], getattr(skimage.data, name))()
 
 
 Box = tuple[int, int, int, int]
-
-
-def _scaled(image: Image.Image, box: Box, height: int, width: int) -> Pixels:
-    resized = image.resize((width, height), Image.Resampling.BILINEAR, box=box)
-    return np.ascontiguousarray(np.asarray(resized, dtype=np.uint8)[None])
 
 
 def _box(rng: np.random.Generator, image: Image.Image, ratio: float) -> Box:

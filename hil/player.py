@@ -103,10 +103,11 @@ class Player:
                     futures.append(future)
                     if progress is not None and number % 10 == 9:
                         progress(ledger)
-                _, open_still = wait(futures, timeout=deadline_ms / 1e3 + LAST_S)
+                wait(futures, timeout=deadline_ms / 1e3 + LAST_S)
         finally:
             gc.enable()
             switch.lead_to(None)
-        for future in open_still:
-            ledger.unresolved(future.sequence)
+        for future in futures:
+            if not future.done():
+                ledger.unresolved(future.sequence)
         return Played(ledger, began_ns, tuple(faults))

@@ -21,6 +21,8 @@ import msgspec
 from shared.errors import HeadtailError
 from shared.settings import CloudSettings, EdgeSettings
 
+Table = Mapping[str, object]
+
 END_S = 5.0
 """How long a process may take to end when it is asked to."""
 
@@ -96,13 +98,13 @@ def free_ports(count: int) -> list[int]:
 def to_toml(settings: msgspec.Struct) -> str:
     """Settings as a TOML file: values first, then tables and arrays of tables."""
     tree = cast(Mapping[str, object], msgspec.to_builtins(settings))
-    tables = {key: value for key, value in tree.items() if isinstance(value, Mapping)}
-    arrays = {key: value for key, value in tree.items() if _is_tables(value)}
+    tables = {key: cast(Table, value) for key, value in tree.items() if isinstance(value, Mapping)}
+    arrays = {key: cast(Sequence[Table], value) for key, value in tree.items() if _is_tables(value)}
     lines = [f"{key} = {_value(value)}" for key, value in tree.items() if key not in {*tables, *arrays}]
     for key, table in tables.items():
-        lines += ["", f"[{key}]", *_pairs(cast(Mapping[str, object], table))]
+        lines += ["", f"[{key}]", *_pairs(table)]
     for key, array in arrays.items():
-        for table in cast(Sequence[Mapping[str, object]], array):
+        for table in array:
             lines += ["", f"[[{key}]]", *_pairs(table)]
     return "\n".join(lines) + "\n"
 
@@ -114,7 +116,7 @@ def _is_tables(value: object) -> bool:
     return bool(items) and all(isinstance(item, Mapping) for item in items)
 
 
-def _pairs(table: Mapping[str, object]) -> list[str]:
+def _pairs(table: Table) -> list[str]:
     return [f"{key} = {_value(value)}" for key, value in table.items()]
 
 

@@ -1,0 +1,123 @@
+"""Makes the demo's two plans: the one that the partitioner chooses, and one with a forced split.
+
+Deadlines are chosen here as well. Which of them a plan is made for has to be known before there is a plan whose control
+could be measured, so the cheaper rung is timed first, on its own; the control phase then has the last word.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+from PIL import Image
+
+from hil.demo_settings import DemoSettings
+from hil.frames import make_frames
+from partitioner.build import make_plan
+from partitioner.graph.recipe import Recipe, build_at_resolution
+from partitioner.options import LinkGuess, PlanOptions
+from partitioner.running import load_part
+from partitioner.timing import time_at_cadence
+from shared.bundle import Bundle, load_bundle
+from shared.plan import Plan
+
+MAIN, FORCED = "faces", "faces-split"
+"""Names of the two plans."""
+
+CALIBRATION_IMAGES = 24
+CALIBRATION_SCALE = 3
+TIMING_S = 0.8
+
+MARGIN_MS = 2.5
+"""What a local answer needs beside its execution: two processes, their messages, the agent's guard."""
+
+Progress = Callable[[str], None]
+
+
+class Planned(msgspec.Struct, frozen=True):
+    """A plan that was made, and how many seconds it took."""
+
+    bundle: Bundle
+    seconds: float
+
+
+def recipe_of(settings: DemoSettings, model: Path) -> Recipe:
+    """How the model is read: its fixed shape relabelled, a uint8 image in front of it, its peaks taken behind it."""
+    shape = f"1,3,{settings.stream.height},{settings.stream.width}"
+    return Recipe(model, (shape,), preprocess="image", postprocess="peaks")
+
+
+def likely_deadline_ms(settings: DemoSettings, model: Path) -> float:
+    """The first deadline that a device so much slower is likely to hold with its cheapest rung alone."""
+    stream = settings.stream
+    side = min(settings.device.rung_resolutions)
+    rung = build_at_resolution(recipe_of(settings, model), side, round(side * stream.width / stream.height / 32) * 32)
+    part = load_part(rung, 1)
+    pixels = make_frames(1, stream.height, stream.width, stream.seed)[0].pixels
+    spread = time_at_cadence({"rung": lambda: part((pixels,))}, stream.rate_hz, TIMING_S)["rung"]
+    needed_ms = spread.slowed(settings.device.slowdown).p99_us / 1e3 + MARGIN_MS
+    return first_with_room(settings.deadline.choices_ms, needed_ms)
+
+
+def first_with_room(choices_ms: Sequence[float], needed_ms: float) -> float:
+    """The smallest choice of at least `needed_ms`; the largest where none is."""
+    return min((choice for choice in choices_ms if choice >= needed_ms), default=max(choices_ms))
+
+
+def make_plans(
+    settings: DemoSettings, model: Path, folder: Path, deadline_ms: float, progress: Progress
+) -> tuple[Planned, Planned]:
+    """The plan that the partitioner chooses and the one with the forced split, as bundles in `folder`.
+
+    Raises `UserError` and its kinds.
+    """
+    stream = settings.stream
+    images = folder / "calibration"
+    images.mkdir(parents=True, exist_ok=True)
+    frames = make_frames(
+        CALIBRATION_IMAGES, stream.height * CALIBRATION_SCALE, stream.width * CALIBRATION_SCALE, stream.seed + 1
+    )
+    for number, frame in enumerate(frames):
+        Image.fromarray(frame.pixels[0]).save(images / f"{number:02}-{frame.name}.png")
+    recipe = recipe_of(settings, model)
+    options = PlanOptions(
+        model=model,
+        out=folder / f"{MAIN}.plan",
+        shapes=recipe.shapes,
+        preprocess=recipe.preprocess,
+        postprocess=recipe.postprocess,
+        calibration=images,
+        deadline_ns=round(deadline_ms * 1e6),
+        link=LinkGuess(settings.links.good.rate_mbit, settings.links.good.rtt_ms),
+        edge_slowdown=settings.device.slowdown,
+        cadence_hz=stream.rate_hz,
+        rung_resolutions=settings.device.rung_resolutions,
+        quick=True,
+        seed=stream.seed,
+    )
+    forced = replace(options, out=folder / f"{FORCED}.plan", force_cuts=(settings.plan.force_cut,))
+    return _made(options, progress), _made(forced, lambda words: progress(f"forced split: {words}"))
+
+
+def split_needs_ms(plan: Plan) -> float:
+    """How long the forced split's head, its encoding and the cheapest rung take on the device, one after the other, with
+    the margin: what its deadline has to leave room for. Milliseconds."""
+    profile = plan.profile("edge")
+    if profile is None or not plan.routes:
+        return 0.0
+    route = plan.routes[0]
+    rungs = [(rung.program, len(plan.programs[rung.program].segments)) for rung in plan.ladder]
+    times = {(t.program, t.first, t.last): t.p99_us for t in profile.ranges if t.batch == 1}
+    head_us = times.get((0, 0, route.cut), 0.0)
+    rung_us = min((times[program, 0, last] for program, last in rungs if (program, 0, last) in times), default=0.0)
+    encode_us = next((c.encode_us for c in profile.codecs if (c.cut, c.coding) == (route.cut, route.coding)), 0.0)
+    return (head_us + encode_us + rung_us) / 1e3 + MARGIN_MS
+
+
+def _made(options: PlanOptions, progress: Progress) -> Planned:
+    began = time.monotonic()
+    path = make_plan(options, progress)
+    return Planned(load_bundle(path), time.monotonic() - began)
