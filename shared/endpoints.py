@@ -47,17 +47,22 @@ class PathLock:
 
     def __init__(self, path: str) -> None:
         """Take the lock. Raises `UserError` where the path is in use, its folder is missing or may not be written to."""
+        self._path = Path(path)
         self._lock = Path(f"{path}.lock")
+        self._owned = False
         self._fd = self._take(path)
         try:
             _check_free(path)
         except UserError:
             self.release()
             raise
+        self._owned = True
 
     def release(self) -> None:
-        """Give the path up."""
+        """Remove the socket, which ZeroMQ leaves behind, and give the path up. To be called once the socket is closed."""
         if self._fd >= 0:
+            if self._owned:
+                self._path.unlink(missing_ok=True)
             self._lock.unlink(missing_ok=True)
             os.close(self._fd)
             self._fd = -1

@@ -12,7 +12,7 @@ from typing import Literal
 
 from shared.driver import Mailbox
 from shared.errors import InvariantBroken
-from shared.events import Action, Event, Failed, Finished, LinkDown, LinkUp, Received, RowResult, Run, Send, Started
+from shared.events import Action, Event, Failed, Finished, LinkDown, LinkUp, Received, RowResult, Run, Send
 from shared.request import Buffer
 from shared.wire.messages import Message
 
@@ -112,10 +112,6 @@ class FakeExecutor:
         self.waiting.append(run)
         if self._script is not None:
             self.finish(self._script(run))
-
-    def start(self) -> None:
-        """The oldest run begins."""
-        self._put(Started(self.waiting[0].run))
 
     def finish(self, results: tuple[RowResult, ...], began_ns: int = 0, ended_ns: int = 0, codec_ns: int = 0) -> None:
         """The oldest run ends well."""

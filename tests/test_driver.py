@@ -22,7 +22,6 @@ from shared.events import (
     LinkUp,
     Send,
     SendFailed,
-    Started,
     Tick,
     WakeAt,
 )
@@ -31,6 +30,11 @@ from shared.process import SWITCH_INTERVAL_S, YOUNG_OBJECTS, OwnProcess
 from shared.wire.messages import Bye
 
 BOUND_S = 30.0
+
+
+def over(run: int) -> Failed:
+    """Some event of an executor."""
+    return Failed(run, "aborted")
 
 
 def nothing(action: Action) -> Event | None:
@@ -66,11 +70,11 @@ def test_a_turn_handles_completions_then_messages_then_arrivals_then_the_timer()
     rig = Rig(machine)
     rig.arrivals.put(ClientGone("app"))
     rig.transport.connect("n1/data")
-    rig.completions.put(Started(1))
-    rig.completions.put(Started(2))
+    rig.completions.put(over(1))
+    rig.completions.put(over(2))
     assert rig.driver.step() == 5
     late = rig.clock.now() - 1
-    assert machine.events == [Started(1), Started(2), LinkUp("n1/data"), ClientGone("app"), Tick(late)]
+    assert machine.events == [over(1), over(2), LinkUp("n1/data"), ClientGone("app"), Tick(late)]
 
 
 def test_the_guard_does_not_fire_while_its_answer_waits_in_a_source() -> None:
@@ -79,16 +83,16 @@ def test_the_guard_does_not_fire_while_its_answer_waits_in_a_source() -> None:
 
     def script(event: Event, now: int) -> list[Action]:
         if isinstance(event, LinkUp):
-            rig.completions.put(Started(1))
+            rig.completions.put(over(1))
             return [WakeAt(now)]
-        if isinstance(event, Started):
+        if isinstance(event, Failed):
             return [WakeAt(now + 1_000)]
         return []
 
     rig = Rig(FakeMachine(script))
     rig.transport.connect("n1/data")
     rig.driver.step()
-    assert rig.machine.events == [LinkUp("n1/data"), Started(1)]
+    assert rig.machine.events == [LinkUp("n1/data"), over(1)]
     rig.clock.advance(1_500)
     rig.driver.step()
     assert rig.machine.events[2:] == [Tick(500)]
@@ -109,12 +113,12 @@ def test_each_wake_up_replaces_the_one_before_and_fires_once() -> None:
 
 def test_a_failed_send_comes_back_in_the_same_turn_before_the_next_event() -> None:
     bye = Bye("closing")
-    rig = Rig(FakeMachine(lambda event, _: [Send("n1/data", bye)] if isinstance(event, Started) else []))
+    rig = Rig(FakeMachine(lambda event, _: [Send("n1/data", bye)] if isinstance(event, Failed) else []))
     rig.transport.down.add("n1/data")
-    rig.completions.put(Started(1))
+    rig.completions.put(over(1))
     rig.arrivals.put(ClientGone("app"))
     rig.driver.step()
-    assert rig.machine.events == [Started(1), SendFailed("n1/data", bye), ClientGone("app")]
+    assert rig.machine.events == [over(1), SendFailed("n1/data", bye), ClientGone("app")]
 
 
 def test_a_machine_that_tries_a_failed_send_for_ever_is_stopped() -> None:
@@ -122,7 +126,7 @@ def test_a_machine_that_tries_a_failed_send_for_ever_is_stopped() -> None:
     rig = Rig(FakeMachine(lambda event, _: [Send("n1/data", bye)]))
     rig.transport.down.add("n1/data")
     with pytest.raises(InvariantBroken):
-        rig.driver.feed(Started(1))
+        rig.driver.feed(over(1))
 
 
 def test_what_the_machine_raises_leaves_run_and_names_the_event() -> None:
@@ -140,7 +144,7 @@ def test_run_blocks_until_a_thread_puts_an_event_and_ends_when_stopped() -> None
     seen = threading.Event()
 
     def script(event: Event, _: int) -> list[Action]:
-        if isinstance(event, Started):
+        if isinstance(event, Failed):
             seen.set()
         return []
 
@@ -149,7 +153,7 @@ def test_run_blocks_until_a_thread_puts_an_event_and_ends_when_stopped() -> None
     interval_s = sys.getswitchinterval()
     thread = threading.Thread(target=driver.run)
     thread.start()
-    box.put(Started(1))
+    box.put(over(1))
     assert seen.wait(BOUND_S)
     assert sys.getswitchinterval() == pytest.approx(SWITCH_INTERVAL_S)
     driver.stop()
@@ -175,7 +179,7 @@ def test_the_real_timer_ticks_no_earlier_than_asked() -> None:
         return [WakeAt(asked[-1])]
 
     driver = Driver(FakeMachine(script), nothing)
-    driver.feed(Started(1))
+    driver.feed(over(1))
     driver.run()
     assert [now >= at for at, (now, _) in zip(asked, ticked, strict=True)] == [True] * 5
     assert [now - late for now, late in ticked] == asked
@@ -188,26 +192,26 @@ def readable(box: Mailbox) -> bool:
 
 def test_a_mailbox_writes_once_and_only_where_the_loop_is_about_to_sleep() -> None:
     box = Mailbox()
-    box.put(Started(1))
+    box.put(over(1))
     assert not readable(box)
     assert box.pending()
-    assert list(box.drain(0)) == [Started(1)]
+    assert list(box.drain(0)) == [over(1)]
     assert not box.pending()
-    box.put(Started(2))
-    box.put(Started(3))
+    box.put(over(2))
+    box.put(over(3))
     assert readable(box)
-    assert list(box.drain(0)) == [Started(2), Started(3)]
+    assert list(box.drain(0)) == [over(2), over(3)]
     assert not readable(box)
     assert list(box.drain(0)) == []
 
 
 def test_a_full_mailbox_says_so() -> None:
     box = Mailbox(limit=1)
-    assert box.offer(Started(1))
-    assert not box.offer(Started(2))
+    assert box.offer(over(1))
+    assert not box.offer(over(2))
     with pytest.raises(InvariantBroken):
-        box.put(Started(3))
-    assert list(box.drain(0)) == [Started(1)]
+        box.put(over(3))
+    assert list(box.drain(0)) == [over(1)]
 
 
 def test_nothing_put_by_many_threads_is_lost_or_left_unseen() -> None:
@@ -225,7 +229,7 @@ def test_nothing_put_by_many_threads_is_lost_or_left_unseen() -> None:
 
     driver = Driver(FakeMachine(script), nothing, arrivals=[box])
     putting = [
-        threading.Thread(target=lambda: [box.put(Started(number)) for number in range(count)]) for _ in range(threads)
+        threading.Thread(target=lambda: [box.put(over(number)) for number in range(count)]) for _ in range(threads)
     ]
     stopper = threading.Timer(BOUND_S, driver.stop)
     stopper.start()
@@ -277,7 +281,7 @@ def test_a_jump_reaches_the_machine() -> None:
     driver: Driver
 
     def script(event: Event, _: int) -> list[Action]:
-        if isinstance(event, Started):
+        if isinstance(event, Failed):
             clocks.asleep_ns += 5_000_000
             return [WakeAt(time.monotonic_ns())]
         if isinstance(event, ClockJumped):
@@ -288,7 +292,7 @@ def test_a_jump_reaches_the_machine() -> None:
 
     machine = FakeMachine(script)
     driver = Driver(machine, nothing, arrivals=[box], jumps=JumpWatch(clocks.monotonic, clocks.boot))
-    box.put(Started(1))
+    box.put(over(1))
     driver.run()
     jumps = [event.jump_ns for event in machine.events if isinstance(event, ClockJumped)]
     assert jumps == [pytest.approx(5_000_000, abs=100)]
@@ -309,5 +313,5 @@ def test_an_idle_process_collects_only_where_there_is_slack_or_no_other_way() ->
 
 def test_abort_and_other_actions_reach_perform() -> None:
     rig = Rig(FakeMachine(lambda event, _: [Abort(1, 0), WakeAt(5)]))
-    rig.driver.feed(Started(1))
+    rig.driver.feed(over(1))
     assert rig.performed == [Abort(1, 0)]
