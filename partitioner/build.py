@@ -87,7 +87,7 @@ def make(options: PlanOptions, progress: Progress = lambda _: None) -> Made:
         profiles = profile_bundle(
             bundle,
             study.data.held_out,
-            study.cadence_hz,
+            study.pace,
             study.effort.profile_s,
             options.edge_slowdown,
             options.threads,

@@ -23,6 +23,8 @@ RATE_FACTORS = (1.0, 0.1, 0.25, 0.5, 2.0, 4.0)
 RTT_FACTORS = (1.0, 0.5, 3.0)
 DEADLINE_FACTORS = (1.0, 2.0, 4.0)
 WHOLE = "whole"
+NOISE = 0.9
+"""A split must be better by more than a tenth in something to be looked at beside the input."""
 EQUAL = 0.005
 """Agreements that differ by less are the same, measured as they are on a few hundred answers."""
 
@@ -44,14 +46,31 @@ def acceptable(candidate: Candidate, min_agreement: float) -> bool:
     return not math.isnan(candidate.agreement) and candidate.agreement >= min_agreement
 
 
+def without_dominated(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """All but the splits that are no better than sending the input, by more than the noise of timing: in work of the
+    device, in bytes, in work of the cloud, and in agreement. They would win by chance."""
+    inputs = [c for c in candidates if c.kind == "input"]
+    return [c for c in candidates if c.kind != "split" or not any(_no_better(c, other) for other in inputs)]
+
+
+def _no_better(split: Candidate, other: Candidate) -> bool:
+    pairs = (
+        (split.head.p50_us + split.encode.p50_us, other.head.p50_us + other.encode.p50_us),
+        (split.decode.p50_us + split.tail.p50_us, other.decode.p50_us + other.tail.p50_us),
+        (split.bytes_up + split.bytes_down, other.bytes_up + other.bytes_down),
+    )
+    return other.agreement >= split.agreement - EQUAL and all(mine >= NOISE * theirs for mine, theirs in pairs)
+
+
 def choose_routes(
     candidates: Sequence[Candidate], link: LinkGuess, deadline_ns: int, min_agreement: float
 ) -> list[Candidate]:
     """The cloud's ways worth having, best first under the stated link; none where the device always wins."""
     winners: list[Candidate] = []
+    ways = without_dominated(candidates)
     for rate, rtt, deadline in itertools.product(RATE_FACTORS, RTT_FACTORS, DEADLINE_FACTORS):
         near = LinkGuess(link.rate_mbit * rate, link.rtt_ms * rtt)
-        best = rank(candidates, near, round(deadline_ns * deadline), min_agreement)[:1]
+        best = rank(ways, near, round(deadline_ns * deadline), min_agreement)[:1]
         winners.extend(c for c in best if c.kind != "device" and c not in winners)
     ordered = rank(winners, link, deadline_ns, min_agreement)
     return ordered[:MAX_ROUTES]

@@ -1,8 +1,9 @@
 """The profiles of a written bundle: its own segments and codings, timed as they will run.
 
-Every range that a launch may be (from the input to a cut, from a cut to the end, each rung) is timed at one row and, for
-models whose rows may be joined, at two and four: on a CPU a batch is often no cheaper than its rows, and the scheduler
-must know. One machine is measured; the edge's profile is that, slowed by the stated factor.
+Every range that a launch may be (from the input to a cut, from a cut to the end, each segment, each rung) is timed at one
+row at the stream's pace. For models whose rows may be joined, two and four rows follow by their ratio to one row, back to
+back: on a CPU a batch is often no cheaper than its rows, and the scheduler must know. One machine is measured; the edge's
+profile is that, slowed by the stated factor.
 """
 
 from __future__ import annotations
@@ -13,16 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from partitioner.cost import Spread
-from partitioner.running import Part, Tensors, decode_all, encode_all, join_rows, load_file, run_chain
-from partitioner.timing import Job, time_at_cadence
-from partitioner.ways import over
-from shared.plan import CodecTime, Coding, Cut, Plan, Profile, Program, RangeTime
+from partitioner.running import Part, Tensors, join_rows, load_file, run_chain
+from partitioner.timing import Job, Pace, Samples, sample_at, time_warm
+from partitioner.ways import codec_jobs, over
+from shared.plan import CodecTime, Plan, Profile, Program, RangeTime
 
 BATCHES = (1, 2, 4)
 PROVIDER = "CPUExecutionProvider"
 
+WARM_RUNS = 3
 RangeKey = tuple[int, int, int, int]
 """(program, first, last, batch)."""
+CodecKey = tuple[int, str, str]
+"""(cut, coding, `encode` or `decode`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +51,27 @@ def load_segments(folder: Path, plan: Plan, threads: int) -> LoadedBundle:
 
 
 def profile_bundle(
-    bundle: LoadedBundle, rows: Sequence[Tensors], cadence_hz: float, budget_s: float, slowdown: float, threads: int
+    bundle: LoadedBundle, rows: Sequence[Tensors], pace: Pace, budget_s: float, slowdown: float, threads: int
 ) -> tuple[Profile, Profile]:
-    """The edge's and the cloud's profile, in this order."""
+    """The edge's and the cloud's profile, in this order. `rows` are inputs of one row each."""
     plan = bundle.plan
-    ranges: dict[RangeKey, Job] = {}
-    for program, first, last in _ranges(plan):
-        for batch in BATCHES if plan.max_batch >= BATCHES[-1] else BATCHES[:1]:
-            ranges[program, first, last, batch] = _range_job(bundle, (program, first, last), rows, batch)
-    codecs: dict[tuple[int, str, str], Job] = {}
+    samples: Samples[RangeKey | CodecKey] = Samples()
+    groups: list[dict[RangeKey | CodecKey, Job]] = [
+        {(*what, 1): _range_job(bundle, what, rows, 1)} for what in _ranges(plan)
+    ]
+    codecs: dict[RangeKey | CodecKey, Job] = {}
     for index, cut in enumerate(plan.cuts):
         crossing = [bundle.crossing(row, index) for row in rows[:8]]
         for coding in cut.codings:
-            codecs.update(_codec_jobs(index, cut, coding, crossing))
-    times = time_at_cadence({**ranges, **codecs}, cadence_hz, budget_s)
+            encode_one, decode_one = codec_jobs(coding, cut.tensors, crossing)
+            codecs[index, coding.name, "encode"], codecs[index, coding.name, "decode"] = encode_one, decode_one
+    sample_at(pace, [*groups, codecs], budget_s, samples)
+    times = samples.spreads()
+    ranges: dict[RangeKey, Spread] = {}
+    for what in _ranges(plan):
+        for batch, ratio in _batch_ratios(bundle, what, rows).items():
+            one = times[*what, 1]
+            ranges[*what, batch] = Spread(one.p50_us * ratio, one.p99_us * ratio)
 
     def profile(side: str, factor: float) -> Profile:
         return Profile(
@@ -69,8 +80,8 @@ def profile_bundle(
             provider=PROVIDER,
             threads=threads,
             slowdown=factor,
-            cadence_hz=cadence_hz,
-            ranges=tuple(_range_time(key, times[key].slowed(factor)) for key in ranges),
+            cadence_hz=pace.cadence_hz,
+            ranges=tuple(_range_time(key, time.slowed(factor)) for key, time in ranges.items()),
             codecs=tuple(
                 CodecTime(
                     index,
@@ -116,12 +127,12 @@ def _range_job(bundle: LoadedBundle, what: tuple[int, int, int], rows: Sequence[
     return over(lambda tensors: run_chain(parts, tensors), entries)
 
 
-def _codec_jobs(index: int, cut: Cut, coding: Coding, crossing: Sequence[Tensors]) -> dict[tuple[int, str, str], Job]:
-    frames = [encode_all(tensors, coding) for tensors in crossing]
-    return {
-        (index, coding.name, "encode"): over(lambda tensors: encode_all(tensors, coding), crossing),
-        (index, coding.name, "decode"): over(lambda coded: decode_all(coded, coding, cut.tensors), frames),
-    }
+def _batch_ratios(bundle: LoadedBundle, what: tuple[int, int, int], rows: Sequence[Tensors]) -> dict[int, float]:
+    """How many times longer a launch of so many rows takes than one of one row, back to back."""
+    if bundle.plan.max_batch < BATCHES[-1]:
+        return {1: 1.0}
+    warm = {batch: time_warm(_range_job(bundle, what, rows, batch), WARM_RUNS) for batch in BATCHES}
+    return {batch: max(1.0, time_us / warm[1]) for batch, time_us in warm.items()}
 
 
 def _range_time(key: RangeKey, time: Spread) -> RangeTime:

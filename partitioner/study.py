@@ -12,6 +12,7 @@ from partitioner.graph.model import Model
 from partitioner.graph.recipe import Recipe, build
 from partitioner.options import PlanOptions, check_options
 from partitioner.running import Part, Tensors, load_part, named
+from partitioner.timing import Pace
 
 Progress = Callable[[str], None]
 """Told what is being done, in a few words, whenever that changes."""
@@ -35,7 +36,7 @@ class Effort:
 
 
 THOROUGH = Effort(3.0, 4.0, 20, 4, 3, 32, 96)
-QUICK = Effort(0.0, 0.0, 8, 2, 2, 16, 32)
+QUICK = Effort(0.0, 0.0, 6, 2, 2, 16, 48)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +56,9 @@ class Study:
     reference: tuple[Tensors, ...]
 
     @property
-    def cadence_hz(self) -> float:
+    def pace(self) -> Pace:
         """How often a job is run while it is timed."""
-        return max(self.options.cadence_hz, SLOWEST_CADENCE_HZ)
+        return Pace(max(self.options.cadence_hz, SLOWEST_CADENCE_HZ))
 
     @property
     def inner(self) -> tuple[CandidateCut, ...]:

@@ -17,6 +17,7 @@ from partitioner.study import INPUT, Study
 from partitioner.timing import Job
 from shared.codecs import calibrate_int8, dtype_of
 from shared.plan import RAW, Coding
+from shared.request import TensorSpec
 
 Item = TypeVar("Item")
 TimeKey = tuple[str, str, str]
@@ -66,28 +67,30 @@ def reply_bytes(study: Study) -> int:
     return sum(spec.nbytes() for spec in study.model.outputs) + HEADER_BYTES
 
 
-def cut_jobs(study: Study, loaded: LoadedCut) -> dict[TimeKey, Job]:
-    """What is to be timed of a loaded cut: head, tail, and each coding's encoding and decoding. The tail of cut 0 is the
-    whole model, which is timed as such."""
-    jobs: dict[TimeKey, Job] = {}
+def cut_jobs(study: Study, loaded: LoadedCut) -> list[dict[TimeKey, Job]]:
+    """What is to be timed of a loaded cut, in groups: its head, its tail, and the codings' encoding and decoding. The tail
+    of cut 0 is the whole model, which is timed as such."""
     name = loaded.cut.name
     rows = study.data.held_out[:16]
     crossing = [loaded.head(row) if loaded.head else row for row in rows]
+    groups: list[dict[TimeKey, Job]] = []
     if loaded.head is not None:
-        jobs[name, "head", ""] = over(loaded.head, rows)
-        jobs[name, "tail", ""] = over(loaded.tail, crossing)
+        groups = [{(name, "head", ""): over(loaded.head, rows)}, {(name, "tail", ""): over(loaded.tail, crossing)}]
+    codecs: dict[TimeKey, Job] = {}
     for coded in loaded.coded:
-        jobs.update(codec_jobs(name, coded.coding, loaded.cut, crossing))
-    return jobs
+        encode_one, decode_one = codec_jobs(coded.coding, loaded.cut.tensors, crossing)
+        codecs[name, "encode", coded.coding.name] = encode_one
+        codecs[name, "decode", coded.coding.name] = decode_one
+    return [*groups, codecs]
 
 
-def codec_jobs(name: str, coding: Coding, cut: CandidateCut, crossing: list[Tensors]) -> dict[TimeKey, Job]:
+def codec_jobs(coding: Coding, specs: Sequence[TensorSpec], crossing: Sequence[Tensors]) -> tuple[Job, Job]:
     """Encoding and decoding of a cut's tensors, as jobs."""
     frames = [encode_all(tensors, coding) for tensors in crossing]
-    return {
-        (name, "encode", coding.name): over(lambda tensors: encode_all(tensors, coding), crossing),
-        (name, "decode", coding.name): over(lambda coded: decode_all(coded, coding, cut.tensors), frames),
-    }
+    return (
+        over(lambda tensors: encode_all(tensors, coding), crossing),
+        over(lambda coded: decode_all(coded, coding, specs), frames),
+    )
 
 
 def over(work: Callable[[Item], object], items: Sequence[Item]) -> Job:

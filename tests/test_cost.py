@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from partitioner.choose import choose_routes, choose_rungs, explain, rank
+from partitioner.choose import choose_routes, choose_rungs, explain, rank, without_dominated
 from partitioner.cost import NOTHING, Candidate, Kind, Spread, predict
 from partitioner.options import LinkGuess
 
@@ -122,6 +122,21 @@ def test_routes_are_the_winners_of_the_stated_and_of_near_links() -> None:
     routes = choose_routes([device, raw, small, useless], LINK, TEN_MS, 0.0)
     assert routes == [raw, small]
     assert choose_routes([device, raw, small, useless], LinkGuess(20.0, 2.0), TEN_MS, 0.0)[0] == small
+
+
+def test_a_split_that_is_no_better_than_the_input_is_no_way() -> None:
+    raw = way("input", "input", tail=5000, up=110_000, down=500)
+    device = way("device", "whole", head=30_000)
+    chance = way("split", "a", head=50, tail=4_900, up=110_000, down=500)
+    smaller = way("split", "b", head=4000, tail=4000, up=50_000, down=500)
+    less_cloud = way("split", "c", head=4000, tail=2000, up=110_000, down=500)
+    assert without_dominated([raw, device, chance, smaller, less_cloud]) == [raw, device, smaller, less_cloud]
+
+
+def test_a_split_that_agrees_more_than_the_coded_input_is_kept() -> None:
+    rough = way("input", "input", tail=5000, up=10_000, down=500, agreement=0.9)
+    split = way("split", "a", head=50, tail=5_000, up=110_000, down=500)
+    assert without_dominated([rough, split]) == [rough, split]
 
 
 def test_a_rung_must_be_faster_than_every_better_one() -> None:

@@ -1,65 +1,97 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pytest
 
 from partitioner.cost import Spread
-from partitioner.timing import BLOCK, pooled, quantile, stable, time_at_cadence, time_warm
+from partitioner.timing import BLOCK, EXTRA_BLOCKS, Pace, Samples, quantile, sample_at, stable, time_warm
 
 
 class World:
-    """A clock that only jobs and sleep move."""
+    """A clock that only jobs and sleep move, and a system that takes the processor away when a job says so."""
 
     def __init__(self) -> None:
         self.now_ns = 0
+        self.taken = 0
         self.starts: list[tuple[str, int]] = []
 
-    def clock(self) -> int:
-        return self.now_ns
+    def pace(self, cadence_hz: float) -> Pace:
+        return Pace(cadence_hz, lambda: self.now_ns, self.sleep, lambda: self.taken)
 
     def sleep(self, seconds: float) -> None:
         self.now_ns += round(seconds * 1e9)
 
-    def job(self, name: str, times_us: Iterable[float]):  # type: ignore[no-untyped-def]
+    def job(self, name: str, times_us: Iterable[float], disturbed: Iterable[bool] = ()) -> Callable[[], None]:
         times = iter(times_us)
+        hits = itertools.chain(disturbed, itertools.repeat(False))
 
         def run() -> None:
             self.starts.append((name, self.now_ns))
             self.now_ns += round(next(times) * 1000)
+            self.taken += next(hits)
 
         return run
 
 
 def test_jobs_run_once_a_period() -> None:
     world = World()
-    jobs = {"a": world.job("a", itertools.repeat(2000.0))}
-    time_at_cadence(jobs, 10.0, 1.0, world.clock, world.sleep)
+    sample_at(world.pace(10.0), [{"a": world.job("a", itertools.repeat(2000.0))}], 1.0, Samples())
     starts = [at for _, at in world.starts[1:]]
     assert {later - earlier for earlier, later in itertools.pairwise(starts[: BLOCK + 1])} == {100_000_000}
 
 
+def test_jobs_of_a_group_share_a_period() -> None:
+    world = World()
+    group = {name: world.job(name, itertools.repeat(1000.0)) for name in ("a", "b")}
+    sample_at(world.pace(10.0), [group], 0.0, Samples())
+    timed = world.starts[2:]
+    assert [name for name, _ in timed[:4]] == ["a", "b", "a", "b"]
+    assert timed[1][1] - timed[0][1] == 1_000_000
+    assert timed[2][1] - timed[0][1] == 100_000_000
+
+
 def test_the_first_run_of_a_block_does_not_count() -> None:
     world = World()
-    times = itertools.cycle([9000.0] + [1000.0] * BLOCK)
-    jobs = {"a": world.job("a", itertools.chain([5.0], times))}
-    assert time_at_cadence(jobs, 30.0, 2.0, world.clock, world.sleep) == {"a": Spread(1000.0, 1000.0)}
+    times = itertools.chain([5.0], itertools.cycle([9000.0] + [1000.0] * BLOCK))
+    samples: Samples[str] = Samples()
+    sample_at(world.pace(30.0), [{"a": world.job("a", times)}], 2.0, samples)
+    assert samples.spreads() == {"a": Spread(1000.0, 1000.0)}
 
 
 def test_every_job_gets_a_block_even_without_time() -> None:
     world = World()
-    jobs = {name: world.job(name, itertools.repeat(time_us)) for name, time_us in (("a", 100.0), ("b", 300.0))}
-    times = time_at_cadence(jobs, 30.0, 0.0, world.clock, world.sleep)
-    assert (times["a"].p50_us, times["b"].p50_us) == (100.0, 300.0)
+    groups = [{name: world.job(name, itertools.repeat(time_us))} for name, time_us in (("a", 100.0), ("b", 300.0))]
+    samples: Samples[str] = Samples()
+    sample_at(world.pace(30.0), groups, 0.0, samples)
+    assert (samples.spreads()["a"].p50_us, samples.spreads()["b"].p50_us) == (100.0, 300.0)
     assert len(world.starts) == 2 * (1 + BLOCK + 1)
 
 
 def test_a_job_that_stands_still_is_left_alone() -> None:
     world = World()
-    jobs = {"a": world.job("a", itertools.repeat(100.0))}
-    time_at_cadence(jobs, 30.0, 1e6, world.clock, world.sleep)
+    sample_at(world.pace(30.0), [{"a": world.job("a", itertools.repeat(100.0))}], 1e6, Samples())
     assert len(world.starts) < 100
+
+
+def test_a_run_from_which_the_processor_was_taken_does_not_count() -> None:
+    world = World()
+    times = itertools.chain([1.0], itertools.cycle([1000.0, 1000.0, 9000.0]))
+    hits = itertools.chain([False], itertools.cycle([False, False, True]))
+    samples: Samples[str] = Samples()
+    sample_at(world.pace(30.0), [{"a": world.job("a", times, hits)}], 0.0, samples)
+    assert samples.spreads() == {"a": Spread(1000.0, 1000.0)}
+    assert 0.2 < samples.disturbed_share < 0.5
+
+
+def test_where_every_run_is_disturbed_all_count_after_some_more_tries() -> None:
+    world = World()
+    job = world.job("a", itertools.repeat(500.0), itertools.repeat(True))
+    samples: Samples[str] = Samples()
+    sample_at(world.pace(30.0), [{"a": job}], 0.0, samples)
+    assert samples.spreads() == {"a": Spread(500.0, 500.0)}
+    assert len(world.starts) == 1 + (1 + EXTRA_BLOCKS) * (BLOCK + 1)
 
 
 def test_a_job_that_drifts_is_not_stable() -> None:
@@ -76,7 +108,7 @@ def test_quantiles_are_linear_between_ranks() -> None:
 
 def test_the_tail_is_shared_by_all_jobs() -> None:
     calm, hit = [1000.0] * 50, [2000.0] * 48 + [3000.0] * 2
-    times = pooled({"calm": calm, "hit": hit, "tiny": [10.0] * 49 + [900.0]})
+    times = Samples({"calm": calm, "hit": hit, "tiny": [10.0] * 49 + [900.0]}).spreads()
     assert times["calm"] == Spread(1000.0, 1500.0)
     assert times["hit"] == Spread(2000.0, 3000.0)
     assert times["tiny"] == Spread(10.0, 15.0)
@@ -84,4 +116,5 @@ def test_the_tail_is_shared_by_all_jobs() -> None:
 
 def test_warm_time_is_the_least_after_the_first() -> None:
     world = World()
-    assert time_warm(world.job("a", [1.0, 50.0, 30.0, 40.0]), 3, world.clock) == pytest.approx(30.0)
+    job = world.job("a", [1.0, 50.0, 30.0, 40.0])
+    assert time_warm(job, 3, lambda: world.now_ns) == pytest.approx(30.0)
