@@ -15,16 +15,12 @@ from onnx import NodeProto, helper, numpy_helper
 from partitioner.graph.model import Model
 from partitioner.graph.observe import batch_works, fetch, row_inputs
 from partitioner.graph.passes import drop_useless
-from partitioner.graph.walk import node_inputs, node_outputs
+from partitioner.graph.walk import RANDOM, node_inputs, node_outputs
 from shared.errors import ModelError
 from shared.request import Array
 
 SMALL_SHAPE = 64
 """Elements of the largest value that is taken for a shape."""
-
-RANDOM = frozenset(
-    {"RandomNormalLike", "RandomUniformLike", "RandomNormal", "RandomUniform", "Multinomial", "Bernoulli"}
-)
 
 
 def is_batchable(model: Model) -> bool:
@@ -48,13 +44,20 @@ def make_batchable(model: Model) -> Model | None:
 
 def freeze_shapes(model: Model) -> Model:
     """Replace values that are computed from shapes alone by constants, where they do not depend on the batch size; in a
-    `Reshape` the one entry that does becomes -1. Then no such chain can cross a cut."""
-    names = sorted(_shape_values(model.proto.graph))
+    `Reshape` to a shape of which one axis does, that axis becomes -1. Then no such chain can cross a cut."""
+    names = _shape_values(model.proto.graph)
+    reshaped = [
+        node.output[0] for node in model.proto.graph.node if node.op_type == "Reshape" and node.input[1] in names
+    ]
     if not names:
         return model
     a, _, both = row_inputs(model)
     try:
-        values = {name: (one, two) for name, (one, two) in fetch(model, names, [a, both])}
+        values = {
+            name: (one, two)
+            for name, (one, two) in fetch(model, sorted({*names, *reshaped}), [a, both])
+            if one is not None and two is not None
+        }
     except ModelError:
         return model  # a batch of two does not run yet; `loosen_reshapes` may help
     proto = onnx.ModelProto()
@@ -62,10 +65,12 @@ def freeze_shapes(model: Model) -> Model:
     constants: dict[str, Array] = {}
     for node in proto.graph.node:
         for position, name in enumerate(node.input):
-            one, two = values.get(name, (None, None))
-            if one is None or two is None or one.size > SMALL_SHAPE:
+            if name not in names or name not in values:
                 continue
-            constant = _frozen(node, position, one, two)
+            one, two = values[name]
+            constant = one if np.array_equal(one, two) and one.size <= SMALL_SHAPE else None
+            if constant is None and node.op_type == "Reshape" and position == 1:
+                constant = _open_shape(*values[node.output[0]])
             if constant is not None:
                 fresh = f"{name}__frozen_{len(constants)}"
                 constants[fresh] = constant
@@ -87,19 +92,12 @@ def _shape_values(graph: onnx.GraphProto) -> set[str]:
     return from_shapes
 
 
-def _frozen(node: NodeProto, position: int, one: Array, two: Array) -> Array | None:
-    if one.shape != two.shape or one.dtype != two.dtype:
+def _open_shape(one: Array, two: Array) -> Array | None:
+    """The shape of both results with -1 where the second is twice as long; None where that is not one axis."""
+    moved = [axis for axis, (a, b) in enumerate(zip(one.shape, two.shape, strict=True)) if a != b]
+    if len(moved) != 1 or two.shape[moved[0]] != 2 * one.shape[moved[0]]:
         return None
-    if np.array_equal(one, two):
-        return one
-    if node.op_type != "Reshape" or position != 1 or -1 in one:
-        return None
-    moved = np.flatnonzero(one != two)
-    if len(moved) != 1 or int(two[moved[0]]) != 2 * int(one[moved[0]]):
-        return None
-    target = one.copy()
-    target[moved[0]] = -1
-    return target
+    return np.array([-1 if axis == moved[0] else size for axis, size in enumerate(one.shape)], np.int64)
 
 
 def loosen_reshapes(model: Model) -> Model | None:

@@ -19,6 +19,10 @@ from partitioner.graph.passes import OLDEST_IR, OLDEST_OPSET, PREFERRED_OPSET
 from partitioner.graph.runtime import LARGE_BYTES, open_session
 from partitioner.graph.walk import bodies
 
+LARGEST_GROWTH = 1.1
+GROWTH_ALLOWED = 1 << 16
+"""Folding may make the weights this much larger, as a factor and in bytes on top."""
+
 
 def inline_functions(proto: onnx.ModelProto) -> onnx.ModelProto:
     """The same graph with the file's own functions written out where they are called."""
@@ -39,17 +43,28 @@ def raise_opset(proto: onnx.ModelProto, weight_bytes: int, target: int = PREFERR
 
 
 def fold(model: Model) -> Model:
-    """Constants folded and the runtime's basic, portable rewrites done; the model as it is where what was saved would
-    not be portable (operators of one runtime, or the casts that a processor without 16-bit floats needs)."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "folded.onnx"
-        open_session(model, optimisation="basic", save_to=path)
-        proto = onnx.load(str(path), format="protobuf")  # pyright: ignore[reportUnknownMemberType]
-    before, after = list(_all_nodes(model.proto.graph)), list(_all_nodes(proto.graph))
+    """Constants folded and the runtime's basic, portable rewrites done.
+
+    The constants stay where folding them would make the weights larger (as of weights that are stored as integers); the
+    model stays as it is where what was saved would not be portable (operators of one runtime, or the casts that a
+    processor without 16-bit floats needs).
+    """
+    folded = _folded(model, constants=True)
+    if folded.weight_bytes > model.weight_bytes * LARGEST_GROWTH + GROWTH_ALLOWED:
+        folded = _folded(model, constants=False)
+    before, after = list(_all_nodes(model.proto.graph)), list(_all_nodes(folded.proto.graph))
     if {n.domain for n in after} - {n.domain for n in before} - {"", "ai.onnx"}:
         return model
     if sum(n.op_type == "Cast" for n in after) > sum(n.op_type == "Cast" for n in before):
         return model
+    return folded
+
+
+def _folded(model: Model, constants: bool) -> Model:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "folded.onnx"
+        open_session(model, optimisation="basic", save_to=path, fold_constants=constants)
+        proto = onnx.load(str(path), format="protobuf")  # pyright: ignore[reportUnknownMemberType]
     proto.ir_version = max(model.proto.ir_version, OLDEST_IR)
     return replace(model, proto=proto)
 

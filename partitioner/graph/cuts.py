@@ -21,7 +21,7 @@ from partitioner.graph.compute import operations
 from partitioner.graph.fusion import borders
 from partitioner.graph.model import Model
 from partitioner.graph.observe import Fact, observe
-from partitioner.graph.walk import consumers, node_inputs, node_outputs, producers
+from partitioner.graph.walk import constant_nodes, consumers, node_inputs, node_outputs, producers
 from shared.errors import ModelError
 from shared.request import TensorSpec
 
@@ -31,7 +31,8 @@ OUTPUT = "output"
 
 @dataclass(frozen=True, slots=True)
 class CandidateCut:
-    """A border: the `nodes` (indices into the graph) run before it, `tensors` cross it.
+    """A border: the `nodes` (indices into the graph, without those that depend on weights alone) run before it, `tensors`
+    cross it.
 
     `name` is `input` for cut 0, `output` for the last, else the tensors by which it was found. `producer` is the operator
     type that makes them. `share` estimates the part of the compute that lies before it (0 to 1).
@@ -69,7 +70,10 @@ class CutFinder:
         self._made_by = producers(self._graph)
         self._users = consumers(self._graph)
         self._outputs = {value.name for value in self._graph.output}
-        work = operations(model.proto, self._facts)
+        constant = constant_nodes(self._graph)
+        self._constants = {name for index in constant for name in node_outputs(self._graph.node[index])}
+        self._all = frozenset(range(len(self._graph.node))) - constant
+        work = [0.0 if i in constant else w for i, w in enumerate(operations(model.proto, self._facts))]
         total = sum(work) or 1.0
         self._shares = [operations_ / total for operations_ in work]
 
@@ -79,8 +83,10 @@ class CutFinder:
         alive = {spec.name: self._uses(spec.name) for spec in self._model.inputs}
         alive = {name: uses for name, uses in alive.items() if uses}
         share = 0.0
-        last = len(self._graph.node) - 1
-        for index, node in enumerate(self._graph.node):
+        before: set[int] = set()
+        for index in sorted(self._all):
+            node = self._graph.node[index]
+            before.add(index)
             share += self._shares[index]
             for name in node_inputs(node):
                 if name in alive:
@@ -88,11 +94,11 @@ class CutFinder:
                     if alive[name] == 0:
                         del alive[name]
             alive.update({name: self._uses(name) for name in node_outputs(node) if self._uses(name)})
-            if len(alive) == 1 and index < last:
+            if len(alive) == 1 and len(before) < len(self._all):
                 name = next(iter(alive))
                 if name in self._borders and self._may_cross(name):
-                    before = frozenset(range(index + 1))
-                    found.append(CandidateCut(name, (self._facts[name].spec,), node.op_type, before, share))
+                    spec = self._facts[name].spec
+                    found.append(CandidateCut(name, (spec,), node.op_type, frozenset(before), share))
         found.append(self._last())
         return found
 
@@ -106,7 +112,7 @@ class CutFinder:
         for name in names:
             self._check_name(name)
         nodes = self._closure(names)
-        if len(nodes) == len(self._graph.node):
+        if nodes == self._all:
             raise ModelError(f"{self._model.name}: a cut at '{','.join(names)}' leaves nothing for the other side")
         crossing = self._crossing(nodes)
         for name in crossing:
@@ -124,7 +130,7 @@ class CutFinder:
                 self._graph.node[self._made_by[v.name]].op_type for v in self._graph.output if v.name in self._made_by
             )
         )
-        return CandidateCut(OUTPUT, self._model.outputs, producer, frozenset(range(len(self._graph.node))), 1.0)
+        return CandidateCut(OUTPUT, self._model.outputs, producer, self._all, 1.0)
 
     def _uses(self, name: str) -> int:
         return len(self._users.get(name, ())) + (name in self._outputs)
@@ -137,8 +143,8 @@ class CutFinder:
         nodes: set[int] = set()
         waiting = list(names)
         while waiting:
-            index = self._made_by.get(waiting.pop())
-            if index is not None and index not in nodes:
+            index = self._made_by.get(waiting.pop(), -1)
+            if index in self._all and index not in nodes:
                 nodes.add(index)
                 waiting.extend(node_inputs(self._graph.node[index]))
         return frozenset(nodes)
@@ -154,6 +160,8 @@ class CutFinder:
         if name not in self._made_by:
             near = difflib.get_close_matches(name, [cut.name for cut in self.single()[1:-1]] or self._borders, 5, 0.0)
             raise ModelError(f"{self._model.name}: no operator makes '{name}'; cuts are for instance {', '.join(near)}")
+        if name in self._constants:
+            raise ModelError(f"{self._model.name}: '{name}' depends on weights alone and never crosses a cut")
         if name not in self._borders:
             raise ModelError(
                 f"{self._model.name}: '{name}' lies inside operators that run as one; the next border is "

@@ -19,7 +19,7 @@ from onnx import NodeProto
 from partitioner.graph.model import Model
 from partitioner.graph.observe import Fact
 from partitioner.graph.runtime import open_session
-from partitioner.graph.walk import consumers, initializer_names, node_inputs, node_outputs, producers
+from partitioner.graph.walk import constant_nodes, consumers, initializer_names, node_inputs, node_outputs, producers
 
 ELEMENTWISE = frozenset(
     {
@@ -39,11 +39,15 @@ def borders(model: Model, facts: Mapping[str, Fact]) -> set[str]:
         ModelError: the runtime cannot optimise the graph.
     """
     graph = model.proto.graph
-    made_by, users, fixed = producers(graph), consumers(graph), initializer_names(graph)
+    made_by, users = producers(graph), consumers(graph)
+    fixed = initializer_names(graph)
+    fixed.update(name for index in constant_nodes(graph) for name in node_outputs(graph.node[index]))
     outputs = {value.name for value in graph.output}
     left = surviving_values(model)
     found: set[str] = set()
     for name, index in made_by.items():
+        if name in fixed:
+            continue
         inner = name in outputs or (name in left and not _mapped_on(name, graph, users, facts, fixed))
         if inner and not _widened(graph.node[index], name, facts, fixed):
             found.add(name)

@@ -80,24 +80,27 @@ def open_session(
     optimisation: Optimisation = "all",
     save_to: Path | None = None,
     profile_prefix: str = "",
+    fold_constants: bool = True,
 ) -> Session:
     """A session without spinning threads.
 
-    `save_to` writes the graph as optimised; `profile_prefix` turns the runtime's profiler on.
+    `save_to` writes the graph as optimised; `profile_prefix` turns the runtime's profiler on; without `fold_constants`
+    operators that depend on weights alone are left.
 
     Raises:
         ModelError: the runtime refuses the model, or does not run it on the provider asked for.
     """
     name = model.name
+    kept = [] if fold_constants else ["ConstantFolding"]
     options = _options(threads, optimisation, save_to, profile_prefix)
     try:
         if isinstance(model, Path):
-            session = _create(str(model), options, provider)
+            session = _create(str(model), options, provider, kept)
         elif model.weight_bytes > LARGE_BYTES:
             with tempfile.TemporaryDirectory() as folder:
-                session = _create(str(save_with_weights(model.proto, Path(folder))), options, provider)
+                session = _create(str(save_with_weights(model.proto, Path(folder))), options, provider, kept)
         else:
-            session = _create(model.proto.SerializeToString(), options, provider)
+            session = _create(model.proto.SerializeToString(), options, provider, kept)
     except RUNTIME_ERRORS as error:
         raise ModelError(f"{name}: {reason(error)}") from error
     if session.get_providers()[0] != provider:
@@ -129,8 +132,8 @@ def _options(threads: int, optimisation: Optimisation, save_to: Path | None, pro
     return options
 
 
-def _create(source: str | bytes, options: _Options, provider: str) -> Session:
-    return cast(Session, _ort.InferenceSession(source, options, providers=[provider]))
+def _create(source: str | bytes, options: _Options, provider: str, without: list[str]) -> Session:
+    return cast(Session, _ort.InferenceSession(source, options, providers=[provider], disabled_optimizers=without))
 
 
 def reason(error: Exception) -> str:

@@ -13,13 +13,12 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import onnx
-from onnx import NodeProto, TensorProto
+from onnx import NodeProto
 
 from partitioner.graph.cuts import INPUT, OUTPUT, CandidateCut
 from partitioner.graph.model import Model, content_digest, value_info
-from partitioner.graph.walk import node_inputs, node_outputs, producers, rename_in_node
+from partitioner.graph.walk import constant_nodes, node_inputs, node_outputs, producers, rename_in_node
 from shared.errors import InvariantBroken, ModelError
-from shared.request import TensorSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,85 +39,78 @@ def split(model: Model, cuts: Sequence[CandidateCut]) -> Chain:
     Raises:
         ModelError: two cuts are not nested.
     """
-    count = len(model.proto.graph.node)
-    inner = {cut.nodes: cut for cut in cuts if 0 < len(cut.nodes) < count}
+    source = _Source(model)
+    inner = {cut.nodes: cut for cut in cuts if cut.nodes and cut.nodes != source.all}
     ordered = [
         CandidateCut(INPUT, model.inputs, "", frozenset(), 0.0),
         *sorted(inner.values(), key=lambda cut: len(cut.nodes)),
-        CandidateCut(OUTPUT, model.outputs, "", frozenset(range(count)), 1.0),
+        CandidateCut(OUTPUT, model.outputs, "", source.all, 1.0),
     ]
-    borders = list(pairwise(ordered))
-    for before, after in borders:
+    for before, after in pairwise(ordered):
         if not before.nodes <= after.nodes:
             raise ModelError(
                 f"{model.name}: cuts '{before.name}' and '{after.name}' are not nested: neither holds the other"
             )
-    fresh = {t.name: f"weight_{content_digest(t)[:32]}" for t in model.proto.graph.initializer}
-    held = {t.name: t for t in model.proto.graph.initializer}
-    made_by = producers(model.proto.graph)
-    parts = tuple(
-        _part(model, index, before, after, held, fresh, made_by) for index, (before, after) in enumerate(borders)
-    )
-    return Chain(tuple(ordered), parts)
+    return Chain(tuple(ordered), tuple(source.part(before, after) for before, after in pairwise(ordered)))
 
 
-def _part(
-    model: Model,
-    index: int,
-    before: CandidateCut,
-    after: CandidateCut,
-    held: dict[str, TensorProto],
-    fresh: dict[str, str],
-    made_by: dict[str, int],
-) -> Model:
-    graph = onnx.GraphProto(name=f"part_{index}")
-    inside = after.nodes - before.nodes
-    given = {spec.name for spec in before.tensors}
-    needed: dict[str, None] = {}
-    for position in sorted(inside):
-        node = NodeProto()
-        node.CopyFrom(model.proto.graph.node[position])
-        names = node_inputs(node)
-        for name in names:
-            if name in held:
-                needed[name] = None
-            elif name not in given and made_by.get(name) not in inside:
-                raise InvariantBroken(
-                    f"{model.name}: part {index} uses '{name}', which does not cross cut '{before.name}'"
-                )
-        rename_in_node(node, {name: fresh[name] for name in names if name in fresh})
-        graph.node.append(node)
-    made = given | {name for position in inside for name in node_outputs(model.proto.graph.node[position])}
-    _give_held_outputs(graph, after.tensors, made, held, needed, fresh)
-    added: set[str] = set()
-    for name in needed:
-        if fresh[name] not in added:
-            added.add(fresh[name])
-            graph.initializer.add().CopyFrom(held[name])
-            graph.initializer[-1].name = fresh[name]
-    graph.input.extend(value_info(spec, model.batchable) for spec in before.tensors)
-    graph.output.extend(value_info(spec, model.batchable) for spec in after.tensors)
-    proto = onnx.ModelProto(ir_version=model.proto.ir_version, producer_name="headtail", graph=graph)
-    proto.opset_import.extend(model.proto.opset_import)
-    return replace(
-        model,
-        proto=proto,
-        name=f"{model.name}[{before.name}:{after.name}]",
-        inputs=before.tensors,
-        outputs=after.tensors,
-    )
+class _Source:
+    """The whole graph, indexed once for all parts."""
 
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._graph = model.proto.graph
+        self._made_by = producers(self._graph)
+        self._constant = constant_nodes(self._graph)
+        self._held = {t.name: t for t in self._graph.initializer}
+        self._fresh = {t.name: f"weight_{content_digest(t)[:32]}" for t in self._graph.initializer}
+        self.all = frozenset(range(len(self._graph.node))) - self._constant
 
-def _give_held_outputs(
-    graph: onnx.GraphProto,
-    wanted: Sequence[TensorSpec],
-    made: set[str],
-    held: dict[str, TensorProto],
-    needed: dict[str, None],
-    fresh: dict[str, str],
-) -> None:
-    # An output of the whole model may be a constant: then no operator makes it, and it keeps its name through one.
-    for spec in wanted:
-        if spec.name not in made and spec.name in held:
-            needed[spec.name] = None
-            graph.node.add(op_type="Identity", input=[fresh[spec.name]], output=[spec.name], name=f"give_{spec.name}")
+    def part(self, before: CandidateCut, after: CandidateCut) -> Model:
+        """The graph that leads from one cut to the other."""
+        inside = set(after.nodes - before.nodes)
+        given = {spec.name for spec in before.tensors}
+        made = given | {name for index in inside for name in node_outputs(self._graph.node[index])}
+        held_outputs = [spec.name for spec in after.tensors if spec.name not in made and spec.name in self._held]
+        inside |= self._constants_for(inside, [spec.name for spec in after.tensors if spec.name not in made])
+        graph = onnx.GraphProto(name="part")
+        weights = dict.fromkeys(held_outputs)
+        for index in sorted(inside):
+            node = NodeProto()
+            node.CopyFrom(self._graph.node[index])
+            names = node_inputs(node)
+            for name in names:
+                if name in self._held:
+                    weights[name] = None
+                elif name not in given and self._made_by.get(name) not in inside:
+                    raise InvariantBroken(
+                        f"{self._model.name}: a part uses '{name}', which does not cross '{before.name}'"
+                    )
+            rename_in_node(node, {name: self._fresh[name] for name in names if name in self._fresh})
+            graph.node.append(node)
+        for name in held_outputs:  # an output of the whole model may be a weight; it keeps its name through an operator
+            graph.node.add(op_type="Identity", input=[self._fresh[name]], output=[name], name=f"give_{name}")
+        for fresh, name in {self._fresh[name]: name for name in weights}.items():
+            graph.initializer.add().CopyFrom(self._held[name])
+            graph.initializer[-1].name = fresh
+        return self._model_of(graph, before, after)
+
+    def _constants_for(self, inside: set[int], wanted: list[str]) -> set[int]:
+        """Nodes that depend on weights alone and that the nodes `inside` or the outputs `wanted` need."""
+        waiting = wanted + [name for index in inside for name in node_inputs(self._graph.node[index])]
+        found: set[int] = set()
+        while waiting:
+            index = self._made_by.get(waiting.pop(), -1)
+            if index in self._constant and index not in found:
+                found.add(index)
+                waiting.extend(node_inputs(self._graph.node[index]))
+        return found
+
+    def _model_of(self, graph: onnx.GraphProto, before: CandidateCut, after: CandidateCut) -> Model:
+        model = self._model
+        graph.input.extend(value_info(spec, model.batchable) for spec in before.tensors)
+        graph.output.extend(value_info(spec, model.batchable) for spec in after.tensors)
+        proto = onnx.ModelProto(ir_version=model.ir_version, producer_name="headtail", graph=graph)
+        proto.opset_import.extend(model.proto.opset_import)
+        name = f"{model.name}[{before.name}:{after.name}]"
+        return replace(model, proto=proto, name=name, inputs=before.tensors, outputs=after.tensors)

@@ -14,6 +14,11 @@ from onnx import AttributeProto, GraphProto, NodeProto
 
 from shared.errors import ModelError
 
+RANDOM = frozenset(
+    {"RandomNormalLike", "RandomUniformLike", "RandomNormal", "RandomUniform", "Multinomial", "Bernoulli"}
+)
+"""Operators whose result differs from run to run."""
+
 
 def bodies(node: NodeProto) -> Iterator[GraphProto]:
     """The graphs held in a node's attributes."""
@@ -126,6 +131,19 @@ def useful_nodes(graph: GraphProto) -> set[int]:
             useful.add(index)
             wanted.extend(node_inputs(graph.node[index]))
     return useful
+
+
+def constant_nodes(graph: GraphProto) -> set[int]:
+    """Indices of the nodes that depend on weights alone, such as those that dequantise them. The graph is sorted.
+
+    They belong to neither side of a cut: every part that needs one has it, and its runtime folds it when it loads."""
+    known = initializer_names(graph)
+    found: set[int] = set()
+    for index, node in enumerate(graph.node):
+        if node.op_type not in RANDOM and all(name in known for name in node_inputs(node)):
+            found.add(index)
+            known.update(node_outputs(node))
+    return found
 
 
 def rename(graph: GraphProto, names: Mapping[str, str]) -> None:
