@@ -37,7 +37,7 @@ class DeadlineGroup(Group, frozen=True):
 
     choices_ms: Annotated[tuple[Milliseconds, ...], Meta(min_length=1)] = (10.0, 15.0, 20.0, 30.0)
     hold_share: Share = 0.99
-    trial_frames: Annotated[int, Meta(ge=10, le=100_000)] = 60
+    trial_frames: Annotated[int, Meta(ge=20, le=100_000)] = 100
     split_choices_ms: Annotated[tuple[Milliseconds, ...], Meta(min_length=1)] = (10.0, 15.0, 20.0, 30.0, 40.0, 60.0)
 
 

@@ -42,14 +42,14 @@ def astronaut(height: int, width: int) -> Pixels:
 def make_frames(count: int, height: int, width: int, seed: int) -> tuple[Frame, ...]:
     """`count` distinct frames. The first is the astronaut; about half of the others show her face, once or more.
 
-    A frame is one view or, every third time, a wall of four or nine smaller ones, so that faces come in very different
+    A frame is one view or, one time in four, a wall of four smaller ones, so that faces come in very different
     sizes and a lower resolution has something to miss. The same seed gives the same frames. Crops keep the proportions.
     """
     rng = np.random.default_rng(seed)
     views = _Views(rng, width / height)
     frames = [Frame("astronaut", astronaut(height, width), True)]
     while len(frames) < count:
-        tiles = int(rng.choice((1, 1, 1, 1, 2, 3)))
+        tiles = int(rng.choice((1, 1, 1, 2)))
         canvas = Image.new("RGB", (width, height))
         names: list[str] = []
         for place in range(tiles * tiles):

@@ -80,8 +80,8 @@ class Ledger:
         """The future of this request never came to an end: it is lost, whatever the tap has seen."""
         self._unresolved.add(ticket)
 
-    def close(self, references: References) -> list[Entry]:
-        """One entry for each request, in the order in which they were asked.
+    def close(self, references: References | None) -> list[Entry]:
+        """One entry for each request, in the order in which they were asked; without `references` nothing is called wrong.
 
         A delivery that nobody asked for makes an entry as well, of kind `superseded` with one duplicate, so that it shows.
         """
@@ -103,7 +103,7 @@ class Ledger:
 
     @staticmethod
     def _entry(
-        found: tuple[Outcome, int] | None, duplicates: int, frame: int, due_ns: int, references: References
+        found: tuple[Outcome, int] | None, duplicates: int, frame: int, due_ns: int, references: References | None
     ) -> Entry:
         if found is None:
             return Entry(due_ns, "lost")
@@ -117,7 +117,7 @@ class Ledger:
                 rung=outcome.rung,
                 fidelity=str(outcome.fidelity),
                 duplicates=duplicates,
-                why_wrong=why_wrong(outcome, frame, references),
+                why_wrong="" if references is None else why_wrong(outcome, frame, references),
             )
         if isinstance(outcome, Rejected):
             kind, detail = "rejected", outcome.reason

@@ -23,6 +23,10 @@ from shared.request import Array, Outcome
 LEAD_NS = 50_000_000
 """Between the call and the first frame."""
 
+PROGRESS_FRAMES = 10
+PROGRESS_NS = 8_000_000
+"""Progress is told this long before a frame is due, when most often no request is open."""
+
 LAST_S = 5.0
 """How long after the last deadline futures may still come to an end before they count as lost."""
 
@@ -72,11 +76,11 @@ class Player:
         model: str,
         deadline_ms: float,
         plant: Plant | None = None,
-        progress: Callable[[Ledger], None] | None = None,
+        progress: Callable[[Ledger, int], None] | None = None,
     ) -> Played:
         """Play `phase` with the plan `model`; returns when every frame has its outcome or can have none any more.
 
-        `progress` is called after some frames with the ledger so far.
+        `progress` is called before some frames with the ledger so far and when the phase began.
         """
         client, switch = self._clients[phase.agent]
         ledger = Ledger()
@@ -96,13 +100,14 @@ class Player:
                         faults.append((time.monotonic_ns(), str(fault)))
                         self._apply(fault)
                     due_ns = began_ns + number * self._period_ns
+                    if progress is not None and number % PROGRESS_FRAMES == PROGRESS_FRAMES - 1:
+                        time.sleep(max(0.0, (due_ns - PROGRESS_NS - time.monotonic_ns()) / 1e9))
+                        progress(ledger, began_ns)
                     time.sleep(max(0.0, (due_ns - time.monotonic_ns()) / 1e9))
                     image = number % len(self._frames)
                     future = stream.submit(self._frames[image], scheduled_ns=due_ns)
                     ledger.asked(future.sequence, image, due_ns)
                     futures.append(future)
-                    if progress is not None and number % 10 == 9:
-                        progress(ledger)
                 wait(futures, timeout=deadline_ms / 1e3 + LAST_S)
         finally:
             gc.enable()

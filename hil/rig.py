@@ -6,6 +6,7 @@ All of them are processes of their own on the loopback, started with the command
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -15,9 +16,13 @@ from hil.monitor import Monitor
 from hil.phases import NODES, Fault, LinkShape, Phase
 from hil.proxy_control import Proxy, RouteAddress
 from hil.services import Service, free_ports, run_folder
+from shared.errors import HeadtailError
 from shared.settings import AgentGroup, CloudSettings, EdgeSettings, Execution, Link, NodeAddress, NodeGroup
 
 AGENTS = ("edge", "control")
+
+READY_S = 60.0
+"""How long the processes may take to load their bundles."""
 
 
 class Rig:
@@ -52,6 +57,17 @@ class Rig:
     def endpoint(self, agent: str) -> str:
         """Where clients reach the agent `edge` or `control`."""
         return f"ipc://{self._sockets}/{agent}"
+
+    def wait_ready(self) -> None:
+        """Block until every process serves. Raises `HeadtailError` where one ends instead, or takes too long."""
+        end = time.monotonic() + READY_S
+        for service in self.services.values():
+            while not service.ready:
+                if time.monotonic() > end:
+                    raise HeadtailError(
+                        f"the process {service.name!r} was not ready after {READY_S:g} s: {service.log}"
+                    )
+                time.sleep(0.02)
 
     def prepare(self, phase: Phase) -> None:
         """Make the link what the phase wants. Nodes stay as they are: killing them is a fault."""

@@ -38,6 +38,7 @@ class Service:
         run = [sys.executable, "-c", "from shared.cli import main; main()", verb, "--config", str(config)]
         self._command = [sys.executable, "-m", "hil.weight", *run]
         self._process: subprocess.Popen[bytes] | None = None
+        self._said_before = 0
 
     @property
     def running(self) -> bool:
@@ -54,9 +55,17 @@ class Service:
         if self.running:
             return
         with self.log.open("ab") as log:
+            self._said_before = log.tell()
             self._process = subprocess.Popen(  # noqa: S603 -- our own command
                 self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
+
+    @property
+    def ready(self) -> bool:
+        """Whether its process has said that it serves. Raises `HeadtailError` where it has ended by itself."""
+        self.check()
+        said = self.log.read_bytes()[self._said_before :] if self.log.exists() else b""
+        return self.running and any(line.startswith(b"ready ") for line in said.splitlines())
 
     def kill(self) -> None:
         """SIGKILL; returns when the process has gone."""

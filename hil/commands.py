@@ -1,0 +1,15 @@
+"""The rigs' verbs of the command `headtail`."""
+
+from __future__ import annotations
+
+from shared.commands import Command
+
+COMMANDS = (
+    Command(
+        "demo",
+        "Answer a camera by its deadline while the network degrades and nodes are killed.",
+        "hil.demo:main",
+        extra="demo",
+        requires=("zmq", "onnxruntime", "onnx", "scipy", "simplejpeg", "psutil", "PIL", "skimage"),
+    ),
+)

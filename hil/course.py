@@ -1,0 +1,191 @@
+"""The course of the demo: finds the deadline, plays the phases, and repeats one in which the machine stood still."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import msgspec
+
+from edge.client import Client
+from hil.demo_settings import DemoSettings
+from hil.lateness import LatenessFigures
+from hil.ledger import Ledger, References
+from hil.phases import Phase, worth_repeating
+from hil.plant import Plant
+from hil.player import Player, Switch
+from hil.results import PhaseResult, summarise
+from hil.rig import Rig
+from hil.tap import tapped_client
+from hil.verdict import BELOW_CONTROL, own_rules
+from shared.errors import HeadtailError
+from shared.request import Answer, Array
+
+LOOK_FRAMES = 20
+HOPELESS = 0.9
+WARM_S = 10.0
+WARM_ANSWERS = 15
+ATTACH_S = 30.0
+BETWEEN_S = 0.4
+"""What a phase takes beside its frames."""
+
+
+class Deadline(msgspec.Struct, frozen=True):
+    """The deadline in use, whether the control held it, and a sentence that says why it is this one."""
+
+    ms: float
+    held: bool
+    why: str
+
+
+class Plans(msgspec.Struct, frozen=True):
+    """Names of the plan that was chosen and of the one with the forced split."""
+
+    main: str
+    forced: str
+
+
+State = Literal["running", "done"]
+Watch = Callable[[Phase, State, PhaseResult], None]
+"""Told how a phase is going, and how it went."""
+
+
+class Course:
+    """Everything that is played on one rig. `frames` are the images, `known` their references."""
+
+    def __init__(
+        self, rig: Rig, settings: DemoSettings, plans: Plans, frames: Sequence[Array], known: References, watch: Watch
+    ) -> None:
+        self._rig = rig
+        self._settings = settings
+        self._plans = plans
+        self._frames = frames
+        self._known = known
+        self._watch = watch
+        self._switches = {name: Switch() for name in ("edge", "control")}
+        self._clients: dict[str, Client] = {}
+
+    def __enter__(self) -> Course:
+        for name, switch in self._switches.items():
+            self._clients[name] = tapped_client(self._rig.endpoint(name), f"demo-{name}", switch)
+        self._player = Player(
+            {name: (client, self._switches[name]) for name, client in self._clients.items()},
+            self._frames,
+            self._settings.stream.rate_hz,
+            self._rig.apply,
+        )
+        return self
+
+    def __exit__(self, *ending: object) -> None:
+        for client in self._clients.values():
+            client.close()
+
+    def warm(self, deadline_ms: float) -> bool:
+        """Ask until both plans are answered, by the cloud where there is one; False where the cloud does not answer.
+
+        Raises `HeadtailError` where an agent cannot be reached.
+        """
+        for name, client in self._clients.items():
+            if not client.wait_attached(ATTACH_S):
+                raise HeadtailError(f"the agent {name!r} cannot be reached at {self._rig.endpoint(name)}")
+        warmed = True
+        for agent, source in (("control", "edge"), ("edge", "cloud")):
+            for plan in (self._plans.main, self._plans.forced):
+                warmed &= self._warm(self._clients[agent], plan, source, deadline_ms)
+        return warmed
+
+    def find_deadline(self) -> Deadline:
+        """The first choice that the control holds; the last one where it holds none."""
+        wanted = self._settings.deadline
+        choices = ", ".join(f"{choice:g}" for choice in wanted.choices_ms)
+        shares: list[str] = []
+        for choice in wanted.choices_ms:
+            share = self._control_share(choice)
+            shares.append(f"{share:.1%} at {choice:g} ms")
+            if share >= wanted.hold_share:
+                held = f"is the smallest of {choices} ms that an agent without a cloud held"
+                why = f"{choice:g} ms {held} for {wanted.hold_share:.0%} of its frames ({', '.join(shares)})."
+                return Deadline(choice, True, why)
+        last = wanted.choices_ms[-1]
+        why = f"None of {choices} ms was held without a cloud ({', '.join(shares)}); {last:g} ms is used."
+        return Deadline(last, False, why)
+
+    def play_all(
+        self, phases: Sequence[Phase], deadline_ms: float, split_ms: float, plant: Plant | None, ends_s: float
+    ) -> list[PhaseResult]:
+        """Play the phases in order. Repeats may last until `ends_s` of `time.monotonic()`. A fault is planted in the first
+        phase only."""
+        results: list[PhaseResult] = []
+        for number, phase in enumerate(phases):
+            self._rig.check()
+            due_ms = split_ms if phase.forced else deadline_ms
+            result = self._play(phase, due_ms, plant if number == 0 else None)
+            seconds = [p.frames / self._settings.stream.rate_hz + BETWEEN_S for p in phases[number:]]
+            spare = int((ends_s - time.monotonic() - sum(seconds[1:])) / seconds[0])
+            if worth_repeating(result.machine_stalled, self._held(result, results), spare):
+                self._rig.restore(phase)
+                self._recover(phase, due_ms)
+                again = self._play(phase, due_ms, None)
+                result = msgspec.structs.replace(
+                    again, repeated=True, first_try=msgspec.structs.replace(result, timeline=())
+                )
+            self._watch(phase, "done", result)
+            results.append(result)
+        return results
+
+    def _play(self, phase: Phase, deadline_ms: float, plant: Plant | None) -> PhaseResult:
+        self._rig.prepare(phase)
+        model = self._plans.forced if phase.forced else self._plans.main
+        self._rig.monitor.take()
+
+        def progress(ledger: Ledger, began_ns: int) -> None:
+            so_far = summarise(phase, ledger.close(None), deadline_ms, began_ns, (), LatenessFigures(), False)
+            self._watch(phase, "running", so_far)
+
+        played = self._player.play(phase, model, deadline_ms, plant, progress)
+        machine = self._rig.monitor.take()
+        stalled = self._settings.noise.stalled(machine)
+        entries = played.ledger.close(self._known)
+        return summarise(phase, entries, deadline_ms, played.began_ns, played.faults, machine, stalled)
+
+    def _held(self, result: PhaseResult, before: Sequence[PhaseResult]) -> bool:
+        """Whether the phase held what can be judged before the demo is over."""
+        if result.kind == "control":
+            return result.on_time_share >= self._settings.deadline.hold_share
+        control = next((r.on_time_share for r in reversed(before) if r.kind == "control"), 0.0)
+        return all(rule.holds for rule in own_rules(result)) and result.on_time_share >= control - BELOW_CONTROL
+
+    def _control_share(self, deadline_ms: float) -> float:
+        """The on-time share of a short trial without a cloud; of a very short one where that is hopeless already."""
+        look = self._trial(LOOK_FRAMES, deadline_ms)
+        if look.on_time_share < HOPELESS and not look.machine_stalled:
+            return look.on_time_share
+        trial = self._trial(self._settings.deadline.trial_frames, deadline_ms)
+        if trial.machine_stalled and trial.on_time_share < self._settings.deadline.hold_share:
+            trial = self._trial(self._settings.deadline.trial_frames, deadline_ms)
+        return trial.on_time_share
+
+    def _trial(self, frames: int, deadline_ms: float) -> PhaseResult:
+        return self._play(
+            Phase("trial", "control", f"trial at {deadline_ms:g} ms", frames, agent="control"), deadline_ms, None
+        )
+
+    def _recover(self, phase: Phase, deadline_ms: float) -> None:
+        """Wait until the agent uses again what a phase that is to be repeated had taken from it."""
+        self._rig.wait_ready()
+        if phase.kind not in ("control", "both-killed", "nodes-back"):
+            self._warm(self._clients["edge"], self._plans.main, "cloud", deadline_ms)
+
+    def _warm(self, client: Client, plan: str, source: str, deadline_ms: float) -> bool:
+        """Ask until enough answers in a row came from `source`; False where they do not come in time."""
+        period_ns = round(1e9 / self._settings.stream.rate_hz)
+        end_ns = time.monotonic_ns() + round(WARM_S * 1e9)
+        due_ns, in_a_row, number = time.monotonic_ns(), 0, 0
+        with client.stream(period_ms=period_ns / 1e6, deadline_ms=deadline_ms, latest_wins=False, model=plan) as stream:
+            while in_a_row < WARM_ANSWERS and due_ns < end_ns:
+                time.sleep(max(0.0, (due_ns - time.monotonic_ns()) / 1e9))
+                outcome = stream.submit(self._frames[number % len(self._frames)], scheduled_ns=due_ns).result()
+                in_a_row = in_a_row + 1 if isinstance(outcome, Answer) and outcome.source == source else 0
+                due_ns, number = stream.next_due_ns(due_ns), number + 1
+        return in_a_row >= WARM_ANSWERS

@@ -1,0 +1,202 @@
+"""`headtail demo`: real answers by the deadline on one machine, through a network that degrades and nodes that die.
+
+The steps are here, in order: fetch the model, make the plans, compute the references, start the processes, find the deadline,
+play the phases, judge, report. What each of them means is in the module that it calls.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, get_args
+
+import msgspec
+import typer
+from rich.console import Console
+
+from hil.course import Course, Plans
+from hil.demo_board import DemoBoard
+from hil.demo_settings import DemoSettings
+from hil.drawing import draw
+from hil.fetch import CENTERFACE, cache_folder, check_given, fetch
+from hil.frames import Frame, make_frames
+from hil.phases import demo_phases
+from hil.planning import Planned, first_with_room, likely_deadline_ms, make_plans, split_needs_ms
+from hil.plant import Plant
+from hil.references import SingleProcess, check_distinct, references
+from hil.report import FORMAT, Report, environment, summary_of, write_json
+from hil.report_html import write_html
+from hil.rig import Rig
+from hil.verdict import judge
+from hil.weight import add_weight
+from shared.errors import UserError
+from shared.request import Array
+from shared.settings_file import load
+
+SWITCH_S = 0.0005
+"""Thread switch interval of this process, which is the application here: the client's thread waits no longer than this."""
+
+FINISH_S = 3.0
+"""Kept free of repeats for judging and reporting."""
+
+
+class Show(msgspec.Struct, frozen=True):
+    """What is to be played: the settings, the two plans, the images, where files go, when it all began, what the plans
+    were made for, what the scheduler granted, and a fault that is planted, if any."""
+
+    settings: DemoSettings
+    main: Planned
+    forced: Planned
+    images: tuple[Array, ...]
+    folder: Path
+    began_s: float
+    planned_ms: float
+    weight: tuple[str, ...] = ()
+    plant: Plant | None = None
+
+
+def main(
+    config: Annotated[
+        Path | None, typer.Option(help="The demo's settings (TOML); without it what configs/demo.toml says.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for plans, reports and images.")] = Path("out/demo"),
+    json: Annotated[Path | None, typer.Option(help="Write the JSON report here as well.")] = None,
+    model: Annotated[
+        Path | None, typer.Option(help="The model's file, where it is at hand; else it is fetched.")
+    ] = None,
+    frames: Annotated[int, typer.Option(min=0, help="Frames of each phase, instead of what the settings say.")] = 0,
+    plant: Annotated[
+        str,
+        typer.Option(help="For tests only: plant a fault, duplicated, swapped or dropped, that the verdict must see."),
+    ] = "",
+) -> None:
+    """Play the demo on this machine; status 0 only when every rule of the verdict holds."""
+    began_s = time.monotonic()
+    settings = load(config, DemoSettings) if config else DemoSettings()
+    if frames:
+        settings = msgspec.structs.replace(settings, stream=msgspec.structs.replace(settings.stream, frames=frames))
+    fault = _plant(plant)
+    folder = _folder(out)
+    weight = tuple(add_weight())
+    sys.setswitchinterval(SWITCH_S)
+    board = DemoBoard(Console(), began_s)
+
+    board.say("fetching the model")
+    file = check_given(CENTERFACE, model) if model else fetch(CENTERFACE, cache_folder())
+    planned_ms = likely_deadline_ms(settings, file)
+    board.say(f"making two plans for {planned_ms:g} ms and a device {settings.device.slowdown:g} times slower")
+    chosen, forced = make_plans(settings, file, folder, planned_ms, board.detail)
+    for planned in (chosen, forced):
+        board.say(f"{planned.bundle.name}: {planned.bundle.plan.chosen}")
+    stream = settings.stream
+    images = make_frames(stream.images, stream.height, stream.width, stream.seed)
+    pixels = tuple(image.pixels for image in images)
+    report = play(Show(settings, chosen, forced, pixels, folder, began_s, planned_ms, weight, fault), board)
+    pictures = draw_rungs(chosen, images[0], folder)
+    report = msgspec.structs.replace(report, images=tuple(str(path) for _, path in pictures))
+    paths = [folder / "report.json", *([json] if json else []), folder / "report.html"]
+    for path in paths[:-1]:
+        write_json(report, path)
+    write_html(report, paths[-1], pictures)
+    board.verdict(report.verdict, {result.name: result.title for result in report.phases})
+    for path in (*paths, *(path for _, path in pictures)):
+        board.path(str(path))
+    if not report.verdict.holds:
+        raise typer.Exit(1)
+
+
+def play(show: Show, board: DemoBoard) -> Report:
+    """Start the processes, play every phase and judge. The report names no images yet.
+
+    Raises `HeadtailError` where a process ends by itself or the frames could not show a swapped answer.
+    """
+    settings, plans = show.settings, (show.main, show.forced)
+    board.say("computing what every answer ought to be")
+    known = {claim: answers for planned in plans for claim, answers in references(planned.bundle, show.images).items()}
+    check_distinct(known)
+    phases = demo_phases(settings.stream.frames, settings.links.good, settings.links.slow)
+    names = Plans(show.main.bundle.name, show.forced.bundle.name)
+    bundles = [planned.bundle.path for planned in plans]
+    board.say("starting two nodes, two agents, the shaping proxy and the monitor")
+    with Rig(show.folder, bundles, settings.device.slowdown, settings.links.good, settings.noise.late_ms) as rig:
+        rig.wait_ready()
+        with Course(rig, settings, names, show.images, known, board.watch) as course:
+            board.say("looking for the smallest deadline that holds without a cloud")
+            deadline = course.find_deadline()
+            needed_ms = max(split_needs_ms(show.forced.bundle.plan), deadline.ms)
+            split_ms = first_with_room(settings.deadline.split_choices_ms, needed_ms)
+            board.say(f"{deadline.why} The forced split is asked for at {split_ms:g} ms.")
+            warmed = course.warm(max(split_ms, deadline.ms))
+            board.expect(phases)
+            ends_s = show.began_s + settings.time.budget_s - FINISH_S
+            results = course.play_all(phases, deadline.ms, split_ms, show.plant, ends_s)
+            board.finish()
+            proxy = rig.proxy.report()
+    notes = [f"The proxy's own lateness: p50 {proxy.lateness.p50_ms:.2f} ms, p99 {proxy.lateness.p99_ms:.2f} ms."]
+    if not warmed:
+        notes.append("Before the first phase the cloud did not answer as it should: see the outputs of the processes.")
+    notes += _remarks(show, deadline.ms)
+    return Report(
+        format=FORMAT,
+        deadline_ms=deadline.ms,
+        split_deadline_ms=split_ms,
+        deadline_why=deadline.why,
+        slowdown=settings.device.slowdown,
+        phases=tuple(results),
+        verdict=judge(results),
+        plans=tuple(summary_of(planned.bundle, planned.seconds) for planned in plans),
+        notes=tuple(notes),
+        planted=show.plant or "",
+        images=(),
+        seconds=round(time.monotonic() - show.began_s, 1),
+        environment=environment(show.weight),
+    )
+
+
+def draw_rungs(planned: Planned, image: Frame, folder: Path) -> list[tuple[str, Path]]:
+    """One PNG for each rung of the ladder, with what it finds in `image`: titles and paths."""
+    runner = SingleProcess(planned.bundle)
+    (spec,) = planned.bundle.plan.inputs
+    pictures: list[tuple[str, Path]] = []
+    for rung in planned.bundle.plan.ladder:
+        path = folder / f"found-{rung.name}.png"
+        outputs = runner.whole(planned.bundle.plan.programs[rung.program], {spec.name: image.pixels})
+        draw(image.pixels, outputs, rung.name, path)
+        pictures.append((f"{rung.name}, agreement {rung.agreement:.3f}", path))
+    return pictures
+
+
+def _remarks(show: Show, deadline_ms: float) -> list[str]:
+    """What a reader ought to know of this machine's figures."""
+    remarks: list[str] = []
+    if deadline_ms != show.planned_ms:
+        remarks.append(f"The plans were made for {show.planned_ms:g} ms, before the control had been measured.")
+    profile = show.main.bundle.plan.profile("edge")
+    whole = len(show.main.bundle.plan.programs[0].segments)
+    times = (
+        [t.p50_us / 1e3 for t in profile.ranges if (t.program, t.first, t.last, t.batch) == (0, 0, whole, 1)]
+        if profile
+        else []
+    )
+    if times and times[0] < deadline_ms:
+        remarks.append(
+            f"The whole model takes {times[0]:.1f} ms on the slowed device, less than the deadline of {deadline_ms:g} ms: on "
+            "this machine the device hardly needs a cloud. A larger device.slowdown shows more."
+        )
+    return remarks
+
+
+def _plant(word: str) -> Plant | None:
+    known: tuple[Plant, ...] = get_args(Plant)
+    if word and word not in known:
+        raise UserError(f"--plant {word}: expected {', '.join(known)}")
+    return next((plant for plant in known if plant == word), None)
+
+
+def _folder(path: Path) -> Path:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--out {path}: cannot be made ({error.strerror})") from None
+    return path
