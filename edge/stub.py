@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from edge.answers import from_header
 from edge.door import bind, choose_model
 from edge.outcomes import (
@@ -83,7 +85,8 @@ class Stub:
         self._requests: dict[int, Request] = {}
         self._given: dict[int, tuple[str | None, Given]] = {}
         self.models: Mapping[str, ModelInfo] = {}
-        self._outputs: Mapping[str, tuple[str, ...]] = {}
+        self._contracts: Mapping[str, ModelInfo] = {}
+        self._before: Mapping[str, ModelInfo] = {}
         self.faults: dict[str, int] = {}
 
     @property
@@ -142,8 +145,9 @@ class Stub:
             case Attached():
                 if message.protocol != PROTOCOL:
                     raise PeerError("version", f"the agent speaks version {message.protocol}, expected {PROTOCOL}")
+                self._before = self._contracts
+                self._contracts = {info.contract: info for info in message.models}
                 self.models = {info.name: info for info in message.models}
-                self._outputs = {info.contract: info.outputs for info in message.models}
                 return AgentAttached(message.incarnation)
             case Provisional():
                 answer = from_header(message.answer, frames, self._names(message.answer.contract))
@@ -171,10 +175,10 @@ class Stub:
                 return Missed(STAGES.get(final.reason, "agent"), final.detail)
 
     def _names(self, contract: str) -> tuple[str, ...]:
-        names = self._outputs.get(contract)
-        if names is None:
+        info = self._contracts.get(contract)
+        if info is None:
             raise PeerError("contract", f"an answer of the unknown contract {contract[:16]!r}")
-        return names
+        return info.outputs
 
     def _feed(self, event: ClientEvent, now: int) -> list[Action]:
         actions: list[Action] = []
@@ -196,28 +200,10 @@ class Stub:
         return actions
 
     def _submit(self, sequence: int, now: int) -> list[Action]:
-        request = self._requests[sequence]
-        deferred = self._given.pop(sequence, None)
-        if deferred is not None:
-            model, given = deferred
-            try:
-                info = choose_model(self.models, model)
-                inputs, rows = bind(info, given, copy=False)
-            except InputError as error:
-                return self._feed(Resolve(self._client, sequence, Rejected("input", str(error))), now)
-            request = Request(
-                request.client,
-                sequence,
-                info.contract,
-                inputs,
-                rows,
-                request.scheduled_ns,
-                request.deadline_ns,
-                request.priority,
-                request.stream,
-                request.latest_wins,
-            )
-            self._requests[sequence] = request
+        try:
+            request = self._requests[sequence] = self._bound(self._requests[sequence])
+        except InputError as error:
+            return self._feed(Resolve(self._client, sequence, Rejected("input", str(error))), now)
         submit = Submit(
             sequence,
             request.plan,
@@ -230,6 +216,22 @@ class Stub:
             tuple(tensor_of(array) for array in request.inputs),
         )
         return [Send(AGENT, submit, request.inputs)]
+
+    def _bound(self, request: Request) -> Request:
+        """The request for a model that the agent has now: checked only now where it was deferred, and checked again where
+        the agent came back with another version of the model. Raises `InputError`."""
+        if request.plan in self._contracts:
+            return request
+        model, given = self._given.pop(request.sequence, (None, {}))
+        if request.plan:
+            before = self._before.get(request.plan)
+            if before is None:
+                raise InputError("the model was replaced while the agent was away")
+            model = before.name
+            given = {spec[0]: array for spec, array in zip(before.inputs, request.inputs, strict=True)}
+        info = choose_model(self.models, model)
+        inputs, rows = bind(info, given, copy=False)
+        return msgspec.structs.replace(request, plan=info.contract, inputs=inputs, rows=rows)
 
     def _forget(self, sequence: int) -> None:
         self._requests.pop(sequence, None)

@@ -4,12 +4,14 @@ import asyncio
 import gc
 import math
 import os
+import subprocess
 import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
+from pathlib import Path
 from queue import Queue
 
 import numpy as np
@@ -449,3 +451,14 @@ def test_the_applications_process_is_left_as_it_was() -> None:
     with FakeAgent().client() as client:
         client.infer(X, LONG_MS)
         assert (sys.getswitchinterval(), gc.isenabled(), gc.get_freeze_count()) == (interval, enabled, frozen)
+
+
+def test_an_interpreter_ends_with_a_client_open_and_a_request_under_way(tmp_path: Path) -> None:
+    program = (
+        "import numpy as np\n"
+        "from edge.client import Client\n"
+        f"client = Client('ipc://{tmp_path}/nobody')\n"
+        "future = client.submit(np.zeros(3, np.float32), 3_000_000)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -14,6 +14,7 @@ from shared.events import (
     Event,
     Finished,
     Hold,
+    LinkDown,
     LinkUp,
     Received,
     Resolve,
@@ -346,6 +347,32 @@ def test_a_restarted_agent_is_asked_again_for_what_is_open() -> None:
     joined.until(joined.now + GREET_NS)
     joined.agent(Resolve("a", 1, answer()))
     assert isinstance(joined.outcomes[1], Answer)
+
+
+def test_a_request_for_a_model_that_was_replaced_meanwhile_is_checked_against_the_new_one() -> None:
+    joined = Joined()
+    joined.up = False
+    joined.ask()
+    joined.bench = Bench({"c9": plan()})
+    joined.up = True
+    joined._client(LinkDown(AGENT))
+    joined._client(LinkUp(AGENT))
+    (event,) = joined.bench.broker.events
+    assert isinstance(event, Arrived)
+    assert event.request.plan == "c9"
+
+
+def test_a_request_for_a_model_that_is_gone_meanwhile_is_rejected_in_words() -> None:
+    joined = Joined()
+    joined.up = False
+    joined.ask()
+    joined.bench = Bench({"c9": plan("other")})
+    joined.up = True
+    joined._client(LinkDown(AGENT))
+    joined._client(LinkUp(AGENT))
+    outcome = joined.outcomes[1]
+    assert isinstance(outcome, Rejected)
+    assert (outcome.reason, outcome.detail) == ("input", "model 'double' is unknown; the agent has: other")
 
 
 def test_a_request_that_found_no_room_is_handed_over_later() -> None:
