@@ -1,0 +1,269 @@
+"""Segments as onnxruntime sessions: loading, proving that they run where they should, warming, running.
+
+onnxruntime is imported here when the first plan is loaded, never before. Three of its habits are undone: a provider that
+is missing, or whose libraries do not load, is replaced by the CPU without an error (so what the session really runs on is
+checked); a provider that fails later is replaced as well (so fallback is off); and threads spin between runs (off, it takes
+the core from others).
+
+Each segment has a session of its own, shared by all executors of the process (`InferenceSession.run` may be called from
+several threads). Rejected: one session for each range (weights and arenas several times over); I/O binding to
+preallocated outputs (outputs live until they are sent, longer than a run; measured gain under 2 % at 590 KB).
+
+Before anything is served, each segment has run at one row and at the most rows that will be asked for, so that the
+runtime's arenas have their final size, and the golden vectors came out right.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Mapping
+from typing import Protocol, cast
+
+import numpy as np
+
+from shared.bundle import Bundle, Golden
+from shared.codecs import dtype_of
+from shared.errors import BundleError, ModelError, SettingsError, UserError
+from shared.executors.programs import Interrupt, Step, exit_tensors, steps
+from shared.plan import Plan, SegmentRange
+from shared.request import Array, TensorSpec
+from shared.settings import Execution
+from shared.slots import Side, programs_of
+
+TOLERANCE = 1e-3
+"""Relative and absolute difference allowed between golden vectors and this device's own floating-point results."""
+
+_NOISE = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : (?:\S+:\d+ .*?\) (?=[A-Z]))?", re.DOTALL)
+"""What comes before the reason in a message of onnxruntime: its class, and the C++ function that threw."""
+
+_SECOND_CHOICE = {"TensorrtExecutionProvider": "CUDAExecutionProvider"}
+"""What takes the nodes that a provider cannot; CPU comes last by itself."""
+
+
+class _Value(Protocol):
+    name: str
+
+
+class _RunOptions(Protocol):
+    terminate: bool
+    log_severity_level: int
+
+
+class _Session(Protocol):
+    def run(self, output_names: list[str], input_feed: dict[str, Array], run_options: _RunOptions) -> list[Array]: ...
+    def get_providers(self) -> list[str]: ...
+    def get_inputs(self) -> list[_Value]: ...
+    def get_outputs(self) -> list[_Value]: ...
+    def disable_fallback(self) -> None: ...
+
+
+class _SessionOptions(Protocol):
+    intra_op_num_threads: int
+    inter_op_num_threads: int
+    log_severity_level: int
+
+    def add_session_config_entry(self, name: str, value: str) -> None: ...
+
+
+class _Runtime:
+    """The few things of onnxruntime that are used here, with types."""
+
+    def __init__(self) -> None:
+        try:
+            self._module = importlib.import_module("onnxruntime")
+        except ImportError:
+            raise UserError(
+                "running a plan needs the package onnxruntime, or onnxruntime-gpu (extras edge, cloud, edge-gpu, cloud-gpu)"
+            ) from None
+        state = importlib.import_module("onnxruntime.capi.onnxruntime_pybind11_state")
+        classes = [value for value in vars(state).values() if isinstance(value, type) and issubclass(value, Exception)]
+        self.errors: tuple[type[Exception], ...] = (*classes, RuntimeError, ValueError, TypeError)
+        self.version: str = self._module.__version__
+
+    def providers(self) -> list[str]:
+        return cast("list[str]", self._module.get_available_providers())
+
+    def run_options(self) -> _RunOptions:
+        options = cast("_RunOptions", self._module.RunOptions())
+        options.log_severity_level = 4  # being stopped is not an error worth a line on the console
+        return options
+
+    def session(self, path: str, provider: str, threads: int) -> _Session:
+        options = cast("_SessionOptions", self._module.SessionOptions())
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.add_session_config_entry("session.inter_op.allow_spinning", "0")
+        chosen = [provider, _SECOND_CHOICE[provider]] if provider in _SECOND_CHOICE else [provider]
+        session = cast("_Session", self._module.InferenceSession(path, options, providers=chosen, enable_fallback=0))
+        session.disable_fallback()
+        return session
+
+
+class OrtInterrupt:
+    """Stops a run through its own `RunOptions`."""
+
+    __slots__ = ("options",)
+
+    def __init__(self, options: _RunOptions) -> None:
+        self.options = options
+
+    def stop(self) -> None:
+        """Ask the run to end before its next node."""
+        self.options.terminate = True
+
+
+class OrtPrograms:
+    """The sessions of one plan in this process. Build it with `load_programs`."""
+
+    def __init__(self, bundle: Bundle, runtime: _Runtime, sessions: Mapping[tuple[int, int], _Session]) -> None:
+        self._bundle = bundle
+        self._runtime = runtime
+        self._sessions = sessions
+        self._steps: dict[SegmentRange, tuple[tuple[Step, ...], tuple[str, ...]]] = {}
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that was loaded."""
+        return self._bundle.plan
+
+    def interrupt(self) -> OrtInterrupt:
+        """A handle for one run."""
+        return OrtInterrupt(self._runtime.run_options())
+
+    def run(self, part: SegmentRange, feeds: Mapping[str, Array], interrupt: Interrupt) -> tuple[Array, ...]:
+        """Run the segments of `part`. Raises `ModelError` where the runtime fails or was stopped."""
+        known = dict(feeds)
+        todo, exits = self._planned(part)
+        options = interrupt.options if isinstance(interrupt, OrtInterrupt) else self._runtime.run_options()
+        for step in todo:
+            session = self._sessions[part.program, step.segment]
+            try:
+                made = session.run(list(step.makes), {name: known[name] for name in step.feeds}, options)
+            except self._runtime.errors as error:
+                segment = self.plan.programs[part.program].segments[step.segment]
+                raise ModelError(f"{self.plan.name}, segment {segment.name}: {reason_of(error)}") from None
+            known.update(zip(step.makes, made, strict=True))
+        return tuple(known[name] for name in exits)
+
+    def _planned(self, part: SegmentRange) -> tuple[tuple[Step, ...], tuple[str, ...]]:
+        planned = self._steps.get(part)
+        if planned is None:
+            planned = (steps(self.plan, part), tuple(spec.name for spec in exit_tensors(self.plan, part)))
+            self._steps[part] = planned
+        return planned
+
+
+def reason_of(error: Exception) -> str:
+    """The reason inside an exception of onnxruntime, in one line."""
+    return _NOISE.sub("", str(error), count=1).strip().partition("\n")[0][:400]
+
+
+def load_programs(bundle: Bundle, execution: Execution, side: Side, max_rows: int) -> OrtPrograms:
+    """Load the segments that this side runs, warm them at one and at `max_rows` rows, and check the golden vectors.
+
+    Raises `SettingsError` for a provider that is not there, `BundleError` naming bundle and file for a segment that this
+    runtime cannot load or run, and for golden vectors that come out otherwise.
+    """
+    runtime = _Runtime()
+    provider = execution.provider
+    available = runtime.providers()
+    if provider not in available:
+        raise SettingsError(
+            f"execution.provider: {provider!r} is not in this onnxruntime {runtime.version}, which has "
+            f"{', '.join(available)} (onnxruntime-gpu has CUDA and TensorRT)"
+        )
+    sessions = {
+        (program, index): _open(bundle, runtime, execution, program, index)
+        for program in programs_of(bundle.plan, side)
+        for index in range(len(bundle.plan.programs[program].segments))
+    }
+    programs = OrtPrograms(bundle, runtime, sessions)
+    vectors = bundle.golden()
+    _warm(bundle, programs, side, max_rows, vectors[0])
+    _check_golden(bundle, programs, vectors)
+    return programs
+
+
+def _open(bundle: Bundle, runtime: _Runtime, execution: Execution, program: int, index: int) -> _Session:
+    segment = bundle.plan.programs[program].segments[index]
+    where = f"{bundle.path}: {segment.file}"
+    try:
+        session = runtime.session(str(bundle.files[segment.file]), execution.provider, execution.threads)
+    except runtime.errors as error:
+        raise BundleError(
+            f"{where}: onnxruntime {runtime.version} cannot load it (opset {bundle.plan.opset}, IR version "
+            f"{bundle.plan.ir_version}): {reason_of(error)}"
+        ) from None
+    runs_on = session.get_providers()[0]
+    if runs_on != execution.provider:
+        raise SettingsError(
+            f"execution.provider: {execution.provider!r} was asked for, but {where} would run on {runs_on!r}; are the "
+            f"provider's own libraries installed?"
+        )
+    takes, gives = ({value.name for value in ends} for ends in (session.get_inputs(), session.get_outputs()))
+    if takes != set(segment.inputs) or not gives >= set(segment.outputs):
+        raise BundleError(
+            f"{where}: takes {sorted(takes)} and gives {sorted(gives)}, the plan says "
+            f"{sorted(segment.inputs)} and {sorted(segment.outputs)}"
+        )
+    return session
+
+
+def _warm(bundle: Bundle, programs: OrtPrograms, side: Side, max_rows: int, vector: Golden) -> None:
+    """Run everything once at each end of the batch sizes, on a golden input, and check what comes out."""
+    plan = bundle.plan
+    for program in programs_of(plan, side):
+        last = len(plan.programs[program].segments)
+        parts = [SegmentRange(0, i, i + 1) for i in range(last)] if program == 0 else [SegmentRange(program, 0, last)]
+        for rows in sorted({1, max_rows}):
+            tensors: tuple[Array, ...] = tuple(
+                np.concatenate([array] * rows) if rows > 1 else array for array in vector.inputs
+            )
+            for part in parts:
+                names = (spec.name for spec in plan.cuts[part.first].tensors)
+                try:
+                    tensors = programs.run(part, dict(zip(names, tensors, strict=True)), programs.interrupt())
+                except ModelError as reason:
+                    raise BundleError(f"{bundle.path}: does not run at {rows} rows: {reason}") from None
+                for spec, array in zip(exit_tensors(plan, part), tensors, strict=True):
+                    _check_made(bundle, part, spec, rows, array)
+
+
+def _check_made(bundle: Bundle, part: SegmentRange, spec: TensorSpec, rows: int, array: Array) -> None:
+    name = bundle.plan.programs[part.program].name
+    if not isinstance(array, np.ndarray):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise BundleError(f"{bundle.path}: program {name!r}: {spec.name!r} is not a tensor")
+    if array.shape != spec.at(rows) or array.dtype != dtype_of(spec.dtype):
+        raise BundleError(
+            f"{bundle.path}: program {name!r}: {spec.name!r} comes out as {array.dtype}{array.shape} at {rows} rows, "
+            f"the plan says {spec.dtype}{spec.at(rows)}"
+        )
+
+
+def _check_golden(bundle: Bundle, programs: OrtPrograms, vectors: tuple[Golden, ...]) -> None:
+    """The whole model must answer the golden inputs as when the plan was made."""
+    plan = bundle.plan
+    whole = SegmentRange(0, 0, len(plan.cuts) - 1)
+    for number, vector in enumerate(vectors):
+        feeds = {spec.name: array for spec, array in zip(plan.inputs, vector.inputs, strict=True)}
+        made = programs.run(whole, feeds, programs.interrupt())
+        for spec, expected, array in zip(plan.outputs, vector.outputs, made, strict=True):
+            if not _same(expected, array):
+                raise BundleError(
+                    f"{bundle.path}: golden vectors differ: program {plan.programs[0].name!r}, vector {number}, output "
+                    f"{spec.name!r}, by up to {_difference(expected, array):.3g}"
+                )
+
+
+def _same(expected: Array, made: Array) -> bool:
+    if expected.dtype.kind in {"f", "V"}:
+        wide = np.float64
+        return np.allclose(made.astype(wide), expected.astype(wide), rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
+    return np.array_equal(expected, made)
+
+
+def _difference(expected: Array, made: Array) -> float:
+    return float(np.nanmax(np.abs(expected.astype(np.float64) - made.astype(np.float64)), initial=0.0))
