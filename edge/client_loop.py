@@ -188,11 +188,11 @@ class ClientLoop:
             except KeyError:
                 break
             ticket.resolve(outcome)
-        self._parts.release()
         with self._changed:
             self._released = True
             self._driver.close()
             self._changed.notify_all()
+        self._parts.release()
 
     def _end(self, request: Request, outcome: Rejected) -> None:
         ticket = self._state.tickets.pop(request.sequence, None)

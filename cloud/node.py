@@ -1,0 +1,146 @@
+"""The cloud node: a process that runs the tails of plans for many edges.
+
+It loads and warms its bundles before it binds its endpoint, so that a node that can be reached can answer, and then says so
+in one line:
+
+    ready tcp://127.0.0.1:7711 NAME (incarnation N): MODEL, ...
+
+SIGTERM and SIGINT end it with status 0. With `--stats` its last line is one JSON object (`NodeStats`), among it
+its own count of launches by range and rows.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import msgspec
+import typer
+
+from cloud.launches import LaunchCount, Launches
+from cloud.session import Session
+from shared.driver import Driver
+from shared.events import Action, Event, Run, Send, SendFailed
+from shared.settings import CloudSettings
+from shared.settings_file import load_cloud
+from shared.transport import Router
+from shared.wire.codec import decode_edge
+from shared.workshop import Workshop
+
+
+class NodeStats(msgspec.Struct, frozen=True):
+    """What a node tells of itself when it ends. `counters` are the session's, `wire` the messages refused by reason."""
+
+    node: str
+    incarnation: int
+    launches: tuple[LaunchCount, ...]
+    counters: dict[str, int]
+    wire: dict[str, int]
+
+
+class Node:
+    """One node, built and warmed, not yet running. Raises `BundleError`, `SettingsError`, `UserError` (endpoint)."""
+
+    def __init__(self, settings: CloudSettings) -> None:
+        self._name = settings.node.name
+        self._incarnation = time.time_ns()
+        self._launches = Launches()
+        self._shop = Workshop(
+            settings.node.models,
+            "node.models",
+            side="cloud",
+            execution=settings.execution,
+            batching=settings.batching,
+            memory=settings.memory,
+        )
+        try:
+            self._router = Router(settings.node.endpoint, decode_edge, max_message_mb=settings.limits.max_message_mb)
+        except BaseException:
+            self._shop.close()
+            raise
+        self._session = Session(settings, self._shop.plans, self._name, self._incarnation)
+        self._driver = Driver(
+            self, self._perform, completions=(self._shop.finished,), transports=(self._router,), own_process=True
+        )
+
+    @property
+    def endpoint(self) -> str:
+        """Where it is bound, with the port that was chosen."""
+        return self._router.endpoint
+
+    @property
+    def models(self) -> Mapping[str, str]:
+        """Contract digests by model name."""
+        return {plan.name: contract for contract, plan in self._shop.plans.items()}
+
+    @property
+    def incarnation(self) -> int:
+        """Tells this start of the process from others."""
+        return self._incarnation
+
+    def handle(self, event: Event, now: int) -> list[Action]:
+        """The session's own `handle`, with the launches counted. For the driver only."""
+        self._launches.ended(event)
+        return self._session.handle(event, now)
+
+    def run(self) -> None:
+        """Serve until `stop()`; then release everything."""
+        try:
+            self._driver.run()
+        finally:
+            self._driver.close()
+            self._shop.close()
+            self._router.close()
+
+    def stop(self) -> None:
+        """End `run()`. Safe from signal handlers and other threads."""
+        self._driver.stop()
+
+    def stats(self) -> NodeStats:
+        """What came so far."""
+        counters = dict(self._session.counters)
+        return NodeStats(self._name, self._incarnation, self._launches.counts(), counters, dict(self._router.counters))
+
+    def _perform(self, action: Action) -> Event | None:
+        if isinstance(action, Send):
+            return None if self._router.send(action) else SendFailed(action.link, action.message)
+        if isinstance(action, Run):
+            self._launches.started(action)
+        self._shop.perform(action)
+        return None
+
+
+def until_signalled(stop: Callable[[], None]) -> None:
+    """Have SIGTERM and SIGINT call `stop`. To be called on the main thread."""
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        stop()
+
+    signal.signal(signal.SIGTERM, handler)
+    signal.signal(signal.SIGINT, handler)
+
+
+def main(
+    config: Annotated[Path, typer.Option(help="The node's configuration file (TOML).")],
+    endpoint: Annotated[str, typer.Option(help="Listen here instead of where the file says.")] = "",
+    name: Annotated[str, typer.Option(help="Be called this instead of what the file says.")] = "",
+    stats: Annotated[bool, typer.Option("--stats", help="End with one line of JSON: what was run, how often.")] = False,
+) -> None:
+    """Run a cloud node: the tails of the configured models, for every edge that asks. Ends with SIGTERM or Ctrl-C."""
+    settings = load_cloud(config)
+    group = settings.node
+    group = msgspec.structs.replace(group, endpoint=endpoint or group.endpoint, name=name or group.name)
+    node = Node(msgspec.structs.replace(settings, node=group))
+    until_signalled(node.stop)
+    models = ", ".join(node.models)
+    print(f"ready {node.endpoint} {group.name} (incarnation {node.incarnation}): {models}", flush=True)  # noqa: T201
+    node.run()
+    if stats:
+        sys.stdout.write(msgspec.json.encode(node.stats()).decode() + "\n")
+        sys.stdout.flush()

@@ -1,0 +1,139 @@
+"""The edge agent: the process that answers for the applications of one host.
+
+It loads and warms its models before it binds its endpoint, so that an agent that can be reached can answer, and then
+says so in one line:
+
+    ready ipc:///tmp/headtail-edge NAME (incarnation N): MODEL, ...
+
+SIGTERM and SIGINT end it with status 0. A second agent on one path is refused: the path's lock belongs to the first.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import msgspec
+import typer
+
+from edge.front import Front
+from edge.host import Host
+from shared.driver import Driver
+from shared.events import Action, Event, Send, SendFailed
+from shared.settings import EdgeSettings
+from shared.settings_file import load_edge
+from shared.transport import Router
+from shared.wire.codec import decode_client
+
+SEND_MARK = 1024
+"""Messages that may wait for one client."""
+
+
+class AgentStats(msgspec.Struct, frozen=True):
+    """What an agent tells of itself when it ends. `counters` are the broker's, `refused` what clients were refused, by
+    reason, `wire` the messages of clients and nodes that were no messages, by reason."""
+
+    agent: str
+    incarnation: int
+    clients: int
+    counters: dict[str, int]
+    refused: dict[str, int]
+    wire: dict[str, int]
+
+
+class Agent:
+    """One agent, built and warmed, not yet running. Raises `BundleError`, `SettingsError`, `UserError` (endpoint)."""
+
+    def __init__(self, settings: EdgeSettings) -> None:
+        self._name = settings.agent.name
+        self.incarnation = time.time_ns()
+        self._host = Host(settings, self.incarnation)
+        try:
+            self._front = Front(settings, self._host.plans, self.incarnation, self._host.broker)
+            self._clients = Router(
+                settings.agent.endpoint,
+                decode_client,
+                max_message_mb=settings.limits.max_message_mb,
+                send_mark=SEND_MARK,
+            )
+        except BaseException:
+            self._host.close()
+            raise
+        self._driver = Driver(
+            self._front,
+            self._perform,
+            completions=(self._host.finished,),
+            transports=(self._host.nodes, self._clients),
+            own_process=True,
+        )
+
+    @property
+    def endpoint(self) -> str:
+        """Where clients find it."""
+        return self._clients.endpoint
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Names of the models."""
+        return tuple(self._host.models)
+
+    def run(self) -> None:
+        """Serve until `stop()`; then release everything."""
+        try:
+            self._driver.run()
+        finally:
+            self._driver.close()
+            self._host.close()
+            self._clients.close()
+
+    def stop(self) -> None:
+        """End `run()`. Safe from signal handlers and other threads."""
+        self._driver.stop()
+
+    def stats(self) -> AgentStats:
+        """What came so far."""
+        wire = dict(self._clients.counters)
+        for reason, count in self._host.nodes.counters.items():
+            wire[reason] = wire.get(reason, 0) + count
+        return AgentStats(
+            self._name,
+            self.incarnation,
+            self._front.clients,
+            dict(self._host.broker.counters),
+            dict(self._front.refused),
+            wire,
+        )
+
+    def _perform(self, action: Action) -> Event | None:
+        if isinstance(action, Send) and action.link not in self._host.nodes.links:
+            return None if self._clients.send(action) else SendFailed(action.link, action.message)
+        return self._host.perform(action)
+
+
+def main(
+    config: Annotated[Path, typer.Option(help="The agent's configuration file (TOML).")],
+    endpoint: Annotated[str, typer.Option(help="Listen here instead of where the file says.")] = "",
+    stats: Annotated[bool, typer.Option("--stats", help="End with one line of JSON: what came, how often.")] = False,
+) -> None:
+    """Run the edge agent: answers this host's applications, with the help of cloud nodes. Ends with SIGTERM or Ctrl-C."""
+    settings = load_edge(config)
+    group = msgspec.structs.replace(settings.agent, endpoint=endpoint or settings.agent.endpoint)
+    agent = Agent(msgspec.structs.replace(settings, agent=group))
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        agent.stop()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    models = ", ".join(agent.models)
+    sys.stdout.write(f"ready {agent.endpoint} {group.name} (incarnation {agent.incarnation}): {models}\n")
+    sys.stdout.flush()
+    agent.run()
+    if stats:
+        sys.stdout.write(msgspec.json.encode(agent.stats()).decode() + "\n")
+        sys.stdout.flush()

@@ -1,0 +1,58 @@
+"""What a process runs its plans with: bundles read and proven, executors built, warmed and started.
+
+Agent and node need the same few lines for it, and neither may import the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from shared.bundle import load_bundle
+from shared.driver import Mailbox
+from shared.errors import SettingsError
+from shared.events import Abort, Action, Run
+from shared.executors.build import build_executors
+from shared.plan import Plan
+from shared.settings import Batching, Execution, Memory
+from shared.slots import Side
+
+
+class Workshop:
+    """The executors of a process. `plans` by contract digest; `finished` is the source of `Finished` and `Failed`.
+
+    Built warm. Raises `SettingsError` (`key` names the setting that lists the models) and `BundleError`.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[str],
+        key: str,
+        *,
+        side: Side,
+        execution: Execution,
+        batching: Batching,
+        memory: Memory,
+    ) -> None:
+        if not models:
+            raise SettingsError(f"{key}: names no bundle; expected at least one NAME.plan folder")
+        bundles = [load_bundle(path) for path in models]
+        self.plans: Mapping[str, Plan] = {bundle.contract: bundle.plan for bundle in bundles}
+        self.finished = Mailbox()
+        try:
+            self._executors = build_executors(bundles, execution, memory, batching, side=side, sink=self.finished.put)
+        except BaseException:
+            self.finished.close()
+            raise
+
+    def perform(self, action: Action) -> None:
+        """Carry out a `Run` or an `Abort`; other actions are none of this."""
+        if isinstance(action, Run):
+            self._executors[action.executor].submit(action)
+        elif isinstance(action, Abort):
+            self._executors[action.executor].abort(action.run)
+
+    def close(self) -> None:
+        """Abort what runs and release everything."""
+        for executor in self._executors:
+            executor.close()
+        self.finished.close()
