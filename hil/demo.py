@@ -21,10 +21,11 @@ from hil.demo_settings import DemoSettings
 from hil.drawing import draw
 from hil.fetch import CENTERFACE, cache_folder, check_given, fetch
 from hil.frames import Frame, make_frames
+from hil.ledger import References
 from hil.phases import demo_phases
 from hil.planning import Planned, first_with_room, likely_deadline_ms, make_plans, split_needs_ms
 from hil.plant import Plant
-from hil.references import SingleProcess, check_distinct, references
+from hil.references import SingleProcess, only, references, telling_frames
 from hil.report import FORMAT, Report, environment, summary_of, write_json
 from hil.report_html import write_html
 from hil.rig import Rig
@@ -113,15 +114,19 @@ def play(show: Show, board: DemoBoard) -> Report:
     """
     settings, plans = show.settings, (show.main, show.forced)
     board.say("computing what every answer ought to be")
-    known = {claim: answers for planned in plans for claim, answers in references(planned.bundle, show.images).items()}
-    check_distinct(known)
+    known: References = {
+        claim: answers for planned in plans for claim, answers in references(planned.bundle, show.images).items()
+    }
+    kept = telling_frames(known)
+    known, frames = only(known, kept), [show.images[number] for number in kept]
+    board.say(f"{len(kept)} of {len(show.images)} images have answers that all differ, and are used")
     phases = demo_phases(settings.stream.frames, settings.links.good, settings.links.slow)
     names = Plans(show.main.bundle.name, show.forced.bundle.name)
     bundles = [planned.bundle.path for planned in plans]
     board.say("starting two nodes, two agents, the shaping proxy and the monitor")
     with Rig(show.folder, bundles, settings.device.slowdown, settings.links.good, settings.noise.late_ms) as rig:
         rig.wait_ready()
-        with Course(rig, settings, names, show.images, known, board.watch) as course:
+        with Course(rig, settings, names, frames, known, board.watch) as course:
             board.say("looking for the smallest deadline that holds without a cloud")
             deadline = course.find_deadline()
             needed_ms = max(split_needs_ms(show.forced.bundle.plan), deadline.ms)

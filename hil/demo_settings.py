@@ -24,7 +24,7 @@ class StreamGroup(Group, frozen=True):
 
     frames: Annotated[int, Meta(ge=20, le=100_000)] = 300
     rate_hz: Annotated[float, Meta(ge=1.0, le=1000.0)] = 30.0
-    images: Annotated[int, Meta(ge=2, le=512)] = 36
+    images: Annotated[int, Meta(ge=2, le=512)] = 48
     height: Side = 192
     width: Side = 192
     seed: int = 7

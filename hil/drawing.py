@@ -17,9 +17,9 @@ COLOUR = (255, 214, 10)
 
 
 def detections(outputs: Mapping[str, Array], threshold: float = THRESHOLD) -> list[tuple[tuple[float, ...], float]]:
-    """Boxes (left, top, right, bottom in pixels) and their scores, best first, of one row of `boxes` and `scores`.
+    """Boxes (left, top, right, bottom, as parts of the image) and their scores, best first.
 
-    Boxes of which more than half lies in a better one are left out.
+    Of one row of the outputs `boxes` and `scores`. Boxes of which more than half lies in a better one are left out.
     """
     boxes = np.asarray(outputs["boxes"], dtype=np.float64).reshape(-1, 4)
     scores = np.asarray(outputs["scores"], dtype=np.float64).reshape(-1)
@@ -41,7 +41,7 @@ def draw(pixels: npt.NDArray[np.uint8], outputs: Mapping[str, Array], words: str
     pen = ImageDraw.Draw(image)
     found = detections(outputs)
     for box, score in found:
-        corners = [edge * SCALE for edge in box]
+        corners = [edge * side for edge, side in zip(box, (*image.size, *image.size), strict=True)]
         pen.rectangle(corners, outline=COLOUR, width=3)
         _label(pen, corners[0], corners[1] - 22, f"{score:.2f}")
     _label(pen, 8, 8, f"{words}: {len(found)} found")

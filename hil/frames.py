@@ -19,6 +19,7 @@ FACE_BOX = (172, 60, 276, 200)
 """Left, upper, right, lower edge of the face in scikit-image's astronaut, in pixels, a little generous."""
 
 PORTRAIT = "astronaut"
+PORTRAIT_SHARE = 0.7
 OTHERS = ("chelsea", "coffee", "rocket")
 
 Pixels = npt.NDArray[np.uint8]
@@ -40,7 +41,7 @@ def astronaut(height: int, width: int) -> Pixels:
 
 
 def make_frames(count: int, height: int, width: int, seed: int) -> tuple[Frame, ...]:
-    """`count` distinct frames. The first is the astronaut; about half of the others show her face, once or more.
+    """`count` distinct frames. The first is the astronaut; most of the others show her face, once or more.
 
     A frame is one view or, one time in four, a wall of four smaller ones, so that faces come in very different
     sizes and a lower resolution has something to miss. The same seed gives the same frames. Crops keep the proportions.
@@ -65,7 +66,7 @@ def make_frames(count: int, height: int, width: int, seed: int) -> tuple[Frame, 
 
 
 class _Views:
-    """Crops of the images, the portrait in half of the cases."""
+    """Crops of the images, most often of the portrait with the face in it."""
 
     def __init__(self, rng: np.random.Generator, ratio: float) -> None:
         self._rng = rng
@@ -75,7 +76,7 @@ class _Views:
 
     def take(self, size: tuple[int, int]) -> tuple[str, Image.Image]:
         """What is seen, and the view, of `size` (width, height)."""
-        if self._rng.random() < 0.5:
+        if self._rng.random() < PORTRAIT_SHARE:
             name, image = PORTRAIT, self._portrait
             box = _box_around(self._rng, image, FACE_BOX, self._ratio)
         else:

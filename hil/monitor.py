@@ -15,8 +15,10 @@ import os
 import select
 import sys
 import time
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from hil.child import LineChild
 from hil.lateness import Lateness, LatenessFigures
@@ -29,8 +31,8 @@ PERIOD_NS = 1_000_000
 class Noise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """When the machine counts as having stalled: more than `share` of the wake-ups came later than `late_ms`."""
 
-    late_ms: float = 2.0
-    share: float = 0.01
+    late_ms: Annotated[float, Meta(gt=0.0, le=1000.0)] = 2.0
+    share: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.01
 
     def stalled(self, figures: LatenessFigures) -> bool:
         """Whether these figures, taken with the same `late_ms`, show a stall of the machine."""

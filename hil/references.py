@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from hil.ledger import Claim, References, indistinct
+from hil.ledger import Claim, References, distinct
 from partitioner.graph.runtime import Session, open_session
 from shared.bundle import Bundle
 from shared.codecs import decode_into, encode
@@ -20,6 +20,8 @@ from shared.plan import Coding, Cut, Plan, Program, Segment
 from shared.request import Array
 
 Tensors = Mapping[str, Array]
+
+LEAST_FRAMES = 2
 
 
 class SingleProcess:
@@ -97,12 +99,16 @@ def references(bundle: Bundle, frames: Sequence[Array], threads: int = 1) -> dic
     return found
 
 
-def check_distinct(known: References) -> None:
-    """Refuse references among which a swapped answer would not be seen. Raises `HeadtailError`."""
-    same = indistinct(known)
-    if same:
-        claim, first, second = same[0]
+def telling_frames(known: References) -> list[int]:
+    """The frames, by number, among which no two have the same answer by any way. Raises `HeadtailError` below two of them."""
+    kept = distinct(known)
+    if len(kept) < LEAST_FRAMES:
         raise HeadtailError(
-            f"frames {first} and {second} have the same answer by {claim.kind} {claim.name}: "
-            "the frames would not show an answer that was swapped; choose others"
+            f"only {len(kept)} of the frames have answers that differ: too few to show that an answer was swapped"
         )
+    return kept
+
+
+def only(known: References, frames: Sequence[int]) -> dict[Claim, list[Mapping[str, Array]]]:
+    """The references of these frames, renumbered."""
+    return {claim: [answers[frame] for frame in frames] for claim, answers in known.items()}

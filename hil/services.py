@@ -85,6 +85,14 @@ class Service:
             self.kill()
         self._process = None
 
+    def wait(self, timeout_s: float) -> None:
+        """Block until its process has ended by itself. Raises `HeadtailError` where it has not after `timeout_s`."""
+        try:
+            if self._process is not None:
+                self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise HeadtailError(f"the process {self.name!r} has not ended after {timeout_s:g} s") from None
+
     def check(self) -> None:
         """Raise `HeadtailError`, with the last words of its output, where its process has ended by itself."""
         if self._process is not None and self._process.poll() is not None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from hil.ledger import Claim, Entry, Ledger, References, difference, indistinct
+from hil.ledger import Claim, Entry, Ledger, References, difference, distinct
 from hil.plant import Plant, planted
 from shared.request import EXACT, Answer, Fidelity, Missed, Outcome, Rejected, Superseded
 
@@ -134,10 +134,11 @@ def test_not_a_number_equals_itself_and_nothing_else() -> None:
     assert difference(one, inf) == np.inf
 
 
-def test_frames_with_the_same_answers_are_found() -> None:
-    assert indistinct(REFERENCES) == []
-    same = {Claim("c", "exact"): [value(0, 0), value(1, 0), value(0, 0)]}
-    assert indistinct(same) == [(Claim("c", "exact"), 0, 2)]
+def test_of_frames_with_the_same_answer_by_any_claim_one_is_kept() -> None:
+    assert distinct(REFERENCES) == list(range(FRAMES))
+    one = {**REFERENCES, Claim("c", "rung", "small"): [value(min(frame, 3), 1) for frame in range(FRAMES)]}
+    assert distinct(one) == [0, 1, 2, 3]
+    assert distinct({}) == []
 
 
 def planted_account(plant: Plant | None) -> list[Entry]:

