@@ -12,8 +12,9 @@ linear in the graph. (Asking for each value which others cross takes an hour on 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -25,8 +26,34 @@ from partitioner.graph.walk import constant_nodes, consumers, node_inputs, node_
 from shared.errors import ModelError
 from shared.request import TensorSpec
 
+Element = TypeVar("Element")
+
 INPUT = "input"
 OUTPUT = "output"
+
+
+class Prefix(Set[int]):
+    """The first `count` nodes of an order, which all cuts of a sweep share: a set of its own for each cut would make them
+    quadratic in the graph."""
+
+    def __init__(self, order: Sequence[int], rank: Mapping[int, int], count: int) -> None:
+        self._order, self._rank, self._count = order, rank, count
+
+    @classmethod
+    def _from_iterable(cls, it: Iterable[Element]) -> Set[Element]:  # what `&`, `|` and `-` make
+        return frozenset(it)
+
+    def __contains__(self, item: object) -> bool:
+        return isinstance(item, int) and self._rank.get(item, self._count) < self._count
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._order[: self._count])
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __hash__(self) -> int:
+        return self._hash()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +68,7 @@ class CandidateCut:
     name: str
     tensors: tuple[TensorSpec, ...]
     producer: str
-    nodes: frozenset[int]
+    nodes: Set[int]
     share: float
 
     @property
@@ -72,7 +99,8 @@ class CutFinder:
         self._outputs = {value.name for value in self._graph.output}
         constant = constant_nodes(self._graph)
         self._constants = {name for index in constant for name in node_outputs(self._graph.node[index])}
-        self._all = frozenset(range(len(self._graph.node))) - constant
+        self._order = [index for index in range(len(self._graph.node)) if index not in constant]
+        self._rank = {index: rank for rank, index in enumerate(self._order)}
         work = [0.0 if i in constant else w for i, w in enumerate(operations(model.proto, self._facts))]
         total = sum(work) or 1.0
         self._shares = [operations_ / total for operations_ in work]
@@ -83,10 +111,8 @@ class CutFinder:
         alive = {spec.name: self._uses(spec.name) for spec in self._model.inputs}
         alive = {name: uses for name, uses in alive.items() if uses}
         share = 0.0
-        before: set[int] = set()
-        for index in sorted(self._all):
+        for rank, index in enumerate(self._order):
             node = self._graph.node[index]
-            before.add(index)
             share += self._shares[index]
             for name in node_inputs(node):
                 if name in alive:
@@ -94,11 +120,11 @@ class CutFinder:
                     if alive[name] == 0:
                         del alive[name]
             alive.update({name: self._uses(name) for name in node_outputs(node) if self._uses(name)})
-            if len(alive) == 1 and len(before) < len(self._all):
+            if len(alive) == 1 and rank + 1 < len(self._order):
                 name = next(iter(alive))
                 if name in self._borders and self._may_cross(name):
                     spec = self._facts[name].spec
-                    found.append(CandidateCut(name, (spec,), node.op_type, frozenset(before), share))
+                    found.append(CandidateCut(name, (spec,), node.op_type, self._prefix(rank + 1), share))
         found.append(self._last())
         return found
 
@@ -112,7 +138,7 @@ class CutFinder:
         for name in names:
             self._check_name(name)
         nodes = self._closure(names)
-        if nodes == self._all:
+        if len(nodes) == len(self._order):
             raise ModelError(f"{self._model.name}: a cut at '{','.join(names)}' leaves nothing for the other side")
         crossing = self._crossing(nodes)
         for name in crossing:
@@ -120,6 +146,9 @@ class CutFinder:
         producer = "+".join(self._graph.node[self._made_by[name]].op_type for name in names)
         share = sum(self._shares[index] for index in nodes)
         return CandidateCut(",".join(names), tuple(self._facts[n].spec for n in crossing), producer, nodes, share)
+
+    def _prefix(self, count: int) -> Prefix:
+        return Prefix(self._order, self._rank, count)
 
     def _first(self) -> CandidateCut:
         return CandidateCut(INPUT, self._model.inputs, "", frozenset(), 0.0)
@@ -130,7 +159,7 @@ class CutFinder:
                 self._graph.node[self._made_by[v.name]].op_type for v in self._graph.output if v.name in self._made_by
             )
         )
-        return CandidateCut(OUTPUT, self._model.outputs, producer, self._all, 1.0)
+        return CandidateCut(OUTPUT, self._model.outputs, producer, self._prefix(len(self._order)), 1.0)
 
     def _uses(self, name: str) -> int:
         return len(self._users.get(name, ())) + (name in self._outputs)
@@ -144,7 +173,7 @@ class CutFinder:
         waiting = list(names)
         while waiting:
             index = self._made_by.get(waiting.pop(), -1)
-            if index in self._all and index not in nodes:
+            if index in self._rank and index not in nodes:
                 nodes.add(index)
                 waiting.extend(node_inputs(self._graph.node[index]))
         return frozenset(nodes)

@@ -22,7 +22,7 @@ from partitioner.graph.walk import node_outputs
 from shared.errors import ModelError
 from shared.request import Array, TensorSpec
 
-AT_ONCE = 128
+AT_ONCE = 1024
 """Values fetched in one run: bounds the memory that intermediate values take."""
 
 ROW_SCALE = 3.0

@@ -40,7 +40,7 @@ def split(model: Model, cuts: Sequence[CandidateCut]) -> Chain:
         ModelError: two cuts are not nested.
     """
     source = _Source(model)
-    inner = {cut.nodes: cut for cut in cuts if cut.nodes and cut.nodes != source.all}
+    inner = {frozenset(cut.nodes): cut for cut in cuts if cut.nodes and cut.nodes != source.all}
     ordered = [
         CandidateCut(INPUT, model.inputs, "", frozenset(), 0.0),
         *sorted(inner.values(), key=lambda cut: len(cut.nodes)),
@@ -68,7 +68,7 @@ class _Source:
 
     def part(self, before: CandidateCut, after: CandidateCut) -> Model:
         """The graph that leads from one cut to the other."""
-        inside = set(after.nodes - before.nodes)
+        inside = set(after.nodes) - set(before.nodes)
         given = {spec.name for spec in before.tensors}
         made = given | {name for index in inside for name in node_outputs(self._graph.node[index])}
         held_outputs = [spec.name for spec in after.tensors if spec.name not in made and spec.name in self._held]

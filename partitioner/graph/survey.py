@@ -10,7 +10,7 @@ from onnx import TensorProto, numpy_helper
 from partitioner.graph.model import Model, real_inputs, tensor_bytes
 from partitioner.graph.passes import OLDEST_OPSET
 from partitioner.graph.shapes import describe_axes
-from partitioner.graph.walk import topological_order
+from partitioner.graph.walk import bodies, topological_order
 
 LOOKED_AT = 64
 """Elements a weight must have to count in the search for constant weights."""
@@ -58,6 +58,9 @@ def _structure(model: Model) -> list[str]:
         found.append(f"opset {model.opset} is older than {OLDEST_OPSET}; it is converted where that is possible")
     if model.proto.functions:
         found.append(f"{len(model.proto.functions)} functions of its own; they are inlined")
+    holders = sorted({node.op_type for node in graph.node if any(True for _ in bodies(node))})
+    if holders:
+        found.append(f"graphs inside {', '.join(holders)}: cuts fall around them, and their weights are not counted")
     foreign = sorted({node.domain for node in graph.node} - {"", "ai.onnx"})
     if foreign:
         found.append(f"operators outside the standard, which ties the model to certain runtimes: {', '.join(foreign)}")
