@@ -9,6 +9,7 @@ estimate decides only who is looked at.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 
@@ -42,12 +43,13 @@ def warm_heads(
     model: Model, cuts: Sequence[CandidateCut], row: Tensors, threads: int, count: int
 ) -> tuple[dict[str, float], float]:
     """Warm time in microseconds of some heads by the cut's name, and of the whole model."""
+    clock_ns = time.thread_time_ns if threads == 1 else time.perf_counter_ns
     heads: dict[str, float] = {}
     for cut in anchors(cuts, count):
         head = load_part(split(model, [cut]).parts[0], threads)
-        heads[cut.name] = time_warm(partial(head, row), WARM_RUNS)
+        heads[cut.name] = time_warm(partial(head, row), WARM_RUNS, clock_ns)
     whole = load_part(model, threads)
-    return heads, time_warm(partial(whole, row), WARM_RUNS)
+    return heads, time_warm(partial(whole, row), WARM_RUNS, clock_ns)
 
 
 def spread_heads(

@@ -9,7 +9,7 @@ profile is that, slowed by the stated factor.
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,7 +69,7 @@ def profile_bundle(
     times = samples.spreads()
     ranges: dict[RangeKey, Spread] = {}
     for what in _ranges(plan):
-        for batch, ratio in _batch_ratios(bundle, what, rows).items():
+        for batch, ratio in _batch_ratios(bundle, what, rows, pace.work_ns or pace.clock_ns).items():
             one = times[*what, 1]
             ranges[*what, batch] = Spread(one.p50_us * ratio, one.p99_us * ratio)
 
@@ -127,11 +127,13 @@ def _range_job(bundle: LoadedBundle, what: tuple[int, int, int], rows: Sequence[
     return over(lambda tensors: run_chain(parts, tensors), entries)
 
 
-def _batch_ratios(bundle: LoadedBundle, what: tuple[int, int, int], rows: Sequence[Tensors]) -> dict[int, float]:
+def _batch_ratios(
+    bundle: LoadedBundle, what: tuple[int, int, int], rows: Sequence[Tensors], clock_ns: Callable[[], int]
+) -> dict[int, float]:
     """How many times longer a launch of so many rows takes than one of one row, back to back."""
     if bundle.plan.max_batch < BATCHES[-1]:
         return {1: 1.0}
-    warm = {batch: time_warm(_range_job(bundle, what, rows, batch), WARM_RUNS) for batch in BATCHES}
+    warm = {batch: time_warm(_range_job(bundle, what, rows, batch), WARM_RUNS, clock_ns) for batch in BATCHES}
     return {batch: max(1.0, time_us / warm[1]) for batch, time_us in warm.items()}
 
 

@@ -35,7 +35,7 @@ class Effort:
     held_out_rows: int
 
 
-THOROUGH = Effort(3.0, 4.0, 20, 4, 3, 32, 96)
+THOROUGH = Effort(2.0, 2.5, 16, 3, 3, 32, 96)
 QUICK = Effort(0.0, 0.0, 6, 2, 2, 16, 48)
 
 
@@ -58,7 +58,7 @@ class Study:
     @property
     def pace(self) -> Pace:
         """How often a job is run while it is timed."""
-        return Pace(max(self.options.cadence_hz, SLOWEST_CADENCE_HZ))
+        return Pace.of(max(self.options.cadence_hz, SLOWEST_CADENCE_HZ), self.options.threads)
 
     @property
     def inner(self) -> tuple[CandidateCut, ...]:

@@ -50,15 +50,13 @@ class Table:
     loaded: dict[str, LoadedCut] = field(default_factory=dict[str, LoadedCut])
 
     def start(self) -> None:
-        """Time the whole model and the rungs, and look at the input."""
-        study = self.study
-        rows = study.data.held_out
-        jobs: list[dict[TimeKey, Job]] = [{(WHOLE, RUN, ""): over(study.whole, rows)}]
-        jobs += [{(rung.name, RUN, ""): over(rung.part, rows)} for rung in self.lower]
-        self._look(study.cuts[0], jobs)
+        """Time the rungs, and look at the input."""
+        rows = self.study.data.held_out
+        self._look(self.study.cuts[0], [{(rung.name, RUN, ""): over(rung.part, rows)} for rung in self.lower])
 
     def look(self, cut: CandidateCut) -> None:
-        """Load a cut, fit and judge its codings, and time both sides."""
+        """Load a cut, fit and judge its codings, and time both sides, and the whole model again beside them: what is
+        compared should have been timed under the same conditions."""
         if cut.name not in self.loaded:
             self._look(cut, [])
 
@@ -97,7 +95,8 @@ class Table:
         study = self.study
         loaded = load_cut(study, cut)
         share = 1.0 if cut.name == INPUT else 0.5
-        sample_at(study.pace, [*jobs, *cut_jobs(study, loaded)], study.effort.weigh_s * share, self.samples)
+        whole: dict[TimeKey, Job] = {(WHOLE, RUN, ""): over(study.whole, study.data.held_out)}
+        sample_at(study.pace, [whole, *jobs, *cut_jobs(study, loaded)], study.effort.weigh_s * share, self.samples)
         self.loaded[cut.name] = loaded
 
     def _estimates(self, whole: Spread) -> list[Candidate]:

@@ -6,12 +6,13 @@ block is thrown away, since another job was before it. Blocks of all jobs take t
 falls on all of them alike. Jobs of one group (the codings of a cut, which follow a head or a receipt anyway) share a
 period and run one after the other in it.
 
-A run in which the system took the processor away for another process is not counted, as long as others are left: what a
-compiler beside us takes is not the network's time. And p99 is pooled: the excess of each run over its job's middle, as
-a share of it, from all jobs of the plan together. One job's 99th percentile from thirty runs is its slowest run, and ways
+Where the system took the processor away during a run to give it to another process, the run counts with the processor's
+time and not with the clock's: what a compiler beside us takes is not the network's time. (With several threads the
+processor's time says little, and the clock's is kept.) And p99 is pooled: the excess of each run over its job's middle, as a
+share of it, from all jobs of the plan together. One job's 99th percentile from thirty runs is its slowest run, and ways
 would be ranked by who was hit.
 
-Clock, sleep and the count of such switches are passed in, so that the rules are tested without time.
+Clocks, sleep and the count of such switches are passed in, so that the rules are tested without time.
 """
 
 from __future__ import annotations
@@ -32,8 +33,6 @@ BLOCK = 8
 STABLE_RUNS = 48
 STABLE_SHARE = 0.02
 POOLED_US = 200.0
-EXTRA_BLOCKS = 3
-"""Blocks beyond its share that a job may take to get a block of undisturbed runs."""
 NS_PER_US = 1000.0
 
 
@@ -44,43 +43,44 @@ def switches() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """One run every `1 / cadence_hz` seconds, and what tells and passes the time."""
+    """One run every `1 / cadence_hz` seconds, and what tells and passes the time. `work_ns` is the processor time of the
+    running thread, None where several threads work."""
 
     cadence_hz: float
     clock_ns: Callable[[], int] = time.perf_counter_ns
+    work_ns: Callable[[], int] | None = time.thread_time_ns
     sleep_s: Callable[[float], None] = time.sleep
     switches: Callable[[], int] = switches
+
+    @classmethod
+    def of(cls, cadence_hz: float, threads: int) -> Pace:
+        """A pace in real time for jobs of so many threads."""
+        return cls(cadence_hz, work_ns=time.thread_time_ns if threads == 1 else None)
 
 
 @dataclass(slots=True)
 class Samples(Generic[Key]):
-    """All runs so far, in microseconds, of all jobs of a plan. `clean` are those that were not disturbed."""
+    """All runs so far, in microseconds, of all jobs of a plan, and how many of them were `disturbed`."""
 
-    clean: dict[Key, list[float]] = field(default_factory=dict[Key, list[float]])
-    disturbed: dict[Key, list[float]] = field(default_factory=dict[Key, list[float]])
+    runs: dict[Key, list[float]] = field(default_factory=dict[Key, list[float]])
+    disturbed: int = 0
 
-    def add(self, key: Key, time_us: float, *, clean: bool) -> None:
+    def add(self, key: Key, time_us: float, *, disturbed: bool) -> None:
         """Take in one run."""
-        (self.clean if clean else self.disturbed).setdefault(key, []).append(time_us)
-
-    def of(self, key: Key) -> list[float]:
-        """The runs that count: those undisturbed, or all where half a block of them is not there."""
-        clean = self.clean.get(key, [])
-        return clean if len(clean) >= BLOCK // 2 else clean + self.disturbed.get(key, [])
+        self.runs.setdefault(key, []).append(time_us)
+        self.disturbed += disturbed
 
     @property
     def disturbed_share(self) -> float:
         """The share of runs that were disturbed."""
-        bad = sum(len(runs) for runs in self.disturbed.values())
-        return bad / max(1, bad + sum(len(runs) for runs in self.clean.values()))
+        return self.disturbed / max(1, sum(len(runs) for runs in self.runs.values()))
 
     def spreads(self) -> dict[Key, Spread]:
         """Middle of each job's runs, and its p99 by the excess of all jobs that take `POOLED_US` or more (of all, where
         none does): quicker ones are shaken by the clock itself."""
-        keys = list(dict.fromkeys([*self.clean, *self.disturbed]))
-        middles = {key: statistics.median(self.of(key)) for key in keys}
-        ample = [key for key in keys if middles[key] >= POOLED_US] or keys
-        ratios = [run / max(middles[key], 1e-3) for key in ample for run in self.of(key)]
+        middles = {key: statistics.median(runs) for key, runs in self.runs.items()}
+        ample = [key for key in middles if middles[key] >= POOLED_US] or list(middles)
+        ratios = [run / max(middles[key], 1e-3) for key in ample for run in self.runs[key]]
         excess = max(1.0, quantile(ratios, 0.99)) if ratios else 1.0
         return {key: Spread(middle, middle * excess) for key, middle in middles.items()}
 
@@ -91,21 +91,18 @@ def sample_at(pace: Pace, groups: Sequence[Mapping[Key, Job]], budget_s: float, 
         for job in group.values():
             job()
     end_ns = pace.clock_ns() + budget_s * 1e9
-    extra = dict.fromkeys(range(len(groups)), EXTRA_BLOCKS)
-    left = list(range(len(groups)))
+    left = list(groups)
     while left:
-        for index in left:
-            _block(pace, groups[index], into)
-        if pace.clock_ns() < end_ns:
-            left = [index for index in left if not all(stable(into.of(key)) for key in groups[index])]
-            continue
-        left = [index for index in left if extra[index] > 0 and _starved(groups[index], into)]
-        for index in left:
-            extra[index] -= 1
+        for group in left:
+            _block(pace, group, into)
+        if pace.clock_ns() >= end_ns:
+            return
+        left = [group for group in left if not all(stable(into.runs[key]) for key in group)]
 
 
-def time_warm(job: Job, runs: int, clock_ns: Callable[[], int] = time.perf_counter_ns) -> float:
-    """Least time of a job in microseconds over some runs back to back, after one that is not counted."""
+def time_warm(job: Job, runs: int, clock_ns: Callable[[], int] = time.thread_time_ns) -> float:
+    """Least time of a job in microseconds over some runs back to back, after one that is not counted. By default the
+    processor's time of this thread; give a clock where a job has several."""
     job()
     best = float("inf")
     for _ in range(runs):
@@ -133,10 +130,6 @@ def stable(samples_us: list[float]) -> bool:
     return abs(first - second) <= STABLE_SHARE * max(first, second)
 
 
-def _starved(group: Mapping[Key, Job], samples: Samples[Key]) -> bool:
-    return any(len(samples.clean.get(key, [])) < BLOCK // 2 for key in group)
-
-
 def _block(pace: Pace, group: Mapping[Key, Job], into: Samples[Key]) -> None:
     period_ns = 1e9 / pace.cadence_hz
     due_ns = float(pace.clock_ns())
@@ -146,9 +139,19 @@ def _block(pace: Pace, group: Mapping[Key, Job], into: Samples[Key]) -> None:
         if wait_ns > 0:
             pace.sleep_s(wait_ns / 1e9)
         for key, job in group.items():
-            before = pace.switches()
-            start_ns = pace.clock_ns()
-            job()
-            time_us = (pace.clock_ns() - start_ns) / NS_PER_US
+            time_us, disturbed = _run(pace, job)
             if index > 0:
-                into.add(key, time_us, clean=pace.switches() == before)
+                into.add(key, time_us, disturbed=disturbed)
+
+
+def _run(pace: Pace, job: Job) -> tuple[float, bool]:
+    """Microseconds of one run, and whether the processor was taken away in it."""
+    before = pace.switches()
+    work_ns = pace.work_ns() if pace.work_ns else 0
+    start_ns = pace.clock_ns()
+    job()
+    elapsed_ns = pace.clock_ns() - start_ns
+    if pace.work_ns:
+        work_ns = pace.work_ns() - work_ns
+    disturbed = pace.switches() != before
+    return (work_ns if disturbed and pace.work_ns else elapsed_ns) / NS_PER_US, disturbed

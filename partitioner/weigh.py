@@ -137,5 +137,5 @@ def _doubts(study: Study, table: Table) -> list[str]:
         )
     share = table.samples.disturbed_share
     if share > MANY:
-        doubts.append(f"other processes took the processor in {share:.0%} of the timed runs, which were left out")
+        doubts.append(f"other processes took the processor in {share:.0%} of the timed runs")
     return doubts

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Iterable
 
 import pytest
 
 from partitioner.cost import Spread
-from partitioner.timing import BLOCK, EXTRA_BLOCKS, Pace, Samples, quantile, sample_at, stable, time_warm
+from partitioner.timing import BLOCK, Pace, Samples, quantile, sample_at, stable, time_warm
 
 
 class World:
@@ -14,23 +15,27 @@ class World:
 
     def __init__(self) -> None:
         self.now_ns = 0
+        self.worked_ns = 0
         self.taken = 0
         self.starts: list[tuple[str, int]] = []
 
     def pace(self, cadence_hz: float) -> Pace:
-        return Pace(cadence_hz, lambda: self.now_ns, self.sleep, lambda: self.taken)
+        return Pace(cadence_hz, lambda: self.now_ns, lambda: self.worked_ns, self.sleep, lambda: self.taken)
 
     def sleep(self, seconds: float) -> None:
         self.now_ns += round(seconds * 1e9)
 
-    def job(self, name: str, times_us: Iterable[float], disturbed: Iterable[bool] = ()) -> Callable[[], None]:
+    def job(self, name: str, times_us: Iterable[float], away_us: Iterable[float] = ()) -> Callable[[], None]:
+        """A job that works for these times, while the processor is away for those."""
         times = iter(times_us)
-        hits = itertools.chain(disturbed, itertools.repeat(False))
+        away = itertools.chain(away_us, itertools.repeat(0.0))
 
         def run() -> None:
             self.starts.append((name, self.now_ns))
-            self.now_ns += round(next(times) * 1000)
-            self.taken += next(hits)
+            worked_us, away_us = next(times), next(away)
+            self.now_ns += round((worked_us + away_us) * 1000)
+            self.worked_ns += round(worked_us * 1000)
+            self.taken += away_us > 0
 
         return run
 
@@ -75,23 +80,22 @@ def test_a_job_that_stands_still_is_left_alone() -> None:
     assert len(world.starts) < 100
 
 
-def test_a_run_from_which_the_processor_was_taken_does_not_count() -> None:
+def test_a_run_from_which_the_processor_was_taken_counts_with_its_work() -> None:
     world = World()
-    times = itertools.chain([1.0], itertools.cycle([1000.0, 1000.0, 9000.0]))
-    hits = itertools.chain([False], itertools.cycle([False, False, True]))
+    away = itertools.cycle([0.0, 0.0, 8000.0])
     samples: Samples[str] = Samples()
-    sample_at(world.pace(30.0), [{"a": world.job("a", times, hits)}], 0.0, samples)
+    sample_at(world.pace(30.0), [{"a": world.job("a", itertools.repeat(1000.0), away)}], 0.0, samples)
     assert samples.spreads() == {"a": Spread(1000.0, 1000.0)}
     assert 0.2 < samples.disturbed_share < 0.5
 
 
-def test_where_every_run_is_disturbed_all_count_after_some_more_tries() -> None:
+def test_with_several_threads_the_clock_counts() -> None:
     world = World()
-    job = world.job("a", itertools.repeat(500.0), itertools.repeat(True))
+    pace = dataclasses.replace(world.pace(30.0), work_ns=None)
     samples: Samples[str] = Samples()
-    sample_at(world.pace(30.0), [{"a": job}], 0.0, samples)
-    assert samples.spreads() == {"a": Spread(500.0, 500.0)}
-    assert len(world.starts) == 1 + (1 + EXTRA_BLOCKS) * (BLOCK + 1)
+    job = world.job("a", itertools.repeat(1000.0), itertools.repeat(500.0))
+    sample_at(pace, [{"a": job}], 0.0, samples)
+    assert samples.spreads()["a"].p50_us == 1500.0
 
 
 def test_a_job_that_drifts_is_not_stable() -> None:
