@@ -259,8 +259,13 @@ class Broker:
         attempt.alive = attempt.job != 0
 
     def _attempt_over(self, open_: Open, attempt: Attempt, now: int, out: list[Action]) -> None:
-        """An attempt failed: try another node with what is already encoded, if there is time."""
+        """An attempt failed."""
         attempt.alive = False
+        self._elsewhere(open_, attempt, now, out)
+
+    def _elsewhere(self, open_: Open, attempt: Attempt, now: int, out: list[Action]) -> None:
+        """Nobody should wait for this attempt: try another node with what is already encoded, if there is time."""
+        attempt.awaited = False
         if len(open_.attempts) < MAX_ATTEMPTS:
             insured = NOT_INSURED
             if open_.rung is not None and (open_.held is not None or open_.waiting_rung):
@@ -350,12 +355,18 @@ class Broker:
             self._attempt_over(open_, attempt, now, out)
 
     def _lost(self, node: Node | None, now: int, out: list[Action]) -> None:
-        """What was sent to this node will not come in time."""
-        if node is None:
-            return
+        """What was sent to this node will not come."""
+        if node is not None:
+            self._give_up(node, now, out, lost=True)
+
+    def _give_up(self, node: Node, now: int, out: list[Action], *, lost: bool) -> None:
+        """Nobody waits for this node any more. What is out at a node that is only stalled, not lost, may still come, and
+        where nothing else is under way it is hoped for."""
         for open_ in list(self._open.values()):
             for attempt in [a for a in open_.attempts if a.alive and a.node is node and a.sent_ns]:
-                self._attempt_over(open_, attempt, now, out)
+                if lost or attempt.awaited:
+                    attempt.alive = not lost
+                    self._elsewhere(open_, attempt, now, out)
 
     # --- outcomes -----------------------------------------------------------------------------------------------------
 
@@ -378,7 +389,7 @@ class Broker:
         if open_.held is not None:
             if to_come <= open_.held.agreement or now >= open_.hold_until:
                 self._deliver_held(open_, now, out)
-        elif to_come < 0:
+        elif open_.hopeless():
             self._resolve(open_, Missed(open_.stage_at_fault(), open_.trouble), out)
 
     def _deliver_held(self, open_: Open, now: int, out: list[Action]) -> None:
@@ -440,10 +451,12 @@ class Broker:
             elif now >= open_.resolve_by:
                 self._cloud_silent(open_, now)
                 self._resolve(open_, Missed(open_.stage_at_fault(), open_.trouble), out)
-        actions, lost = self.nodes.tick(now)
+        actions, lost, stalled = self.nodes.tick(now)
         out += actions
         for node in lost:
             self._lost(node, now, out)
+        for node in stalled:
+            self._give_up(node, now, out, lost=False)
 
     def _cloud_silent(self, open_: Open, now: int) -> None:
         """The cloud did not answer in time: what that says about the link."""
@@ -485,5 +498,5 @@ class Broker:
             if number not in self._open:
                 raise InvariantBroken(f"a job works for request {number}, which is not open")
         for open_ in self._open.values():
-            if open_.held is None and open_.best_to_come() < 0:
+            if open_.held is None and open_.hopeless():
                 raise InvariantBroken(f"request {open_.id} is open and nothing can answer it")

@@ -195,10 +195,12 @@ class Nodes:
         node.hello_at = now + HELLO_EVERY_NS
         return True
 
-    def tick(self, now: int) -> tuple[list[Action], list[Node]]:
-        """What is due: probes, repeated greetings, the end of a pause. Returns messages, and nodes that are lost."""
+    def tick(self, now: int) -> tuple[list[Action], list[Node], list[Node]]:
+        """What is due: probes, repeated greetings, the end of a pause. Returns messages, nodes that are lost, and nodes that
+        are stalled since now."""
         actions: list[Action] = []
         lost: list[Node] = []
+        stalled: list[Node] = []
         for node in self.by_name.values():
             if node.state is State.PAUSED and now >= node.return_at:
                 node.state = State.UP
@@ -211,8 +213,8 @@ class Nodes:
                     lost.append(node)
                 actions.append(self._probe(node, now))
             if self.overdue(node, now):
-                lost.append(node)
-        return actions, lost
+                stalled.append(node)
+        return actions, lost, stalled
 
     def next_wakeup(self) -> int | None:
         """When `tick` is due next."""

@@ -24,6 +24,7 @@ class Attempt:
 
     __slots__ = (
         "alive",
+        "awaited",
         "exploring",
         "finish_ns",
         "head",
@@ -46,7 +47,9 @@ class Attempt:
         self.node_ns = way.node_ns
         self.nbytes = way.nbytes
         self.exploring = exploring
-        """Whether it was predicted too late and is only tried: nobody waits for it, and it is not cancelled."""
+        """Whether it was predicted too late and is only tried, to learn: it is not cancelled."""
+        self.awaited = not exploring
+        """Whether an answer is held for it. Not while its node is stalled."""
         self.alive = True
         self.job = 0
         self.head = (0, 0, 0)
@@ -103,9 +106,13 @@ class Open:
 
     def best_to_come(self) -> float:
         """The best agreement that is worth waiting for; negative where nothing may come."""
-        cloud = max((a.route.agreement for a in self.attempts if a.alive and not a.exploring), default=-1.0)
+        cloud = max((a.route.agreement for a in self.attempts if a.alive and a.awaited), default=-1.0)
         local = self.rung.agreement if self.rung is not None and self.waiting_rung else -1.0
         return max(cloud, local)
+
+    def hopeless(self) -> bool:
+        """Whether nothing is under way that could still answer."""
+        return not self.waiting_rung and not any(a.alive for a in self.attempts)
 
     def stage_at_fault(self) -> Stage:
         """What ate the budget of a request that has no answer."""

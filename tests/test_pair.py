@@ -301,3 +301,26 @@ def test_same_seed_same_trace() -> None:
         return [(at, str(type(o))) for s in sorted(pair.delivered) for at, o in pair.delivered[s]]
 
     assert trace() == trace()
+
+
+def test_an_overdue_answer_that_is_the_only_hope_is_still_taken() -> None:
+    pair = pair_of(make_plan(ladder=False), nodes=TWO[:1])
+    pair.stall("a")
+    sequence = pair.ask(make_input(), 1000)
+    pair.run(200)
+    assert sequence not in pair.delivered
+    pair.resume("a")
+    pair.run(50)
+    assert pair.answer(sequence).source == "cloud"
+
+
+def test_a_request_at_a_stalled_node_is_tried_at_the_other_and_answered_once() -> None:
+    pair = pair_of(make_plan(ladder=False))
+    pair.stall("a")
+    pair.ways["b"].one_way_ns = 3 * MS
+    sequence = pair.ask(make_input(), 1000)
+    pair.run(200)
+    assert pair.answer(sequence).node == "b"
+    pair.resume("a")
+    pair.run(200)
+    assert pair.answer(sequence).node == "b"
