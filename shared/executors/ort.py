@@ -34,8 +34,10 @@ from shared.slots import Side, programs_of
 TOLERANCE = 1e-3
 """Relative and absolute difference allowed between golden vectors and this device's own floating-point results."""
 
-_NOISE = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : (?:\S+:\d+ .*?\) (?=[A-Z]))?", re.DOTALL)
-"""What comes before the reason in a message of onnxruntime: its class, and the C++ function that threw."""
+_NOISE = re.compile(
+    r"^\[ONNXRuntimeError\] : \d+ : \w+ : (?:Load model from .*? failed:)?(?:/\S+:\d+ .*?\) (?=[A-Z]))?", re.DOTALL
+)
+"""What comes before the reason in a message of onnxruntime: its class, the file, and the C++ function that threw."""
 
 _SECOND_CHOICE = {"TensorrtExecutionProvider": "CUDAExecutionProvider"}
 """What takes the nodes that a provider cannot; CPU comes last by itself."""
@@ -139,7 +141,9 @@ class OrtPrograms:
         todo, exits = self._planned(part)
         options = interrupt.options if isinstance(interrupt, OrtInterrupt) else self._runtime.run_options()
         for step in todo:
-            session = self._sessions[part.program, step.segment]
+            session = self._sessions.get((part.program, step.segment))
+            if session is None:
+                raise ModelError(f"{self.plan.name}: program {part.program} is not loaded on this side")
             try:
                 made = session.run(list(step.makes), {name: known[name] for name in step.feeds}, options)
             except self._runtime.errors as error:
