@@ -14,10 +14,12 @@ import numpy as np
 
 from hil.asker import Asker
 from hil.references import SingleProcess
-from shared.bundle import Bundle, Golden
+from shared.bundle import Bundle
 from shared.codecs import encode
-from shared.plan import Coding, Cut
+from shared.executors.ort import load_programs
+from shared.plan import Coding, Cut, SegmentRange
 from shared.request import Array
+from shared.settings import Execution
 
 TOLERANCE = 1e-5
 """Largest difference that still counts as equal, relative to max(1, |value|): a few units in the last place of float32."""
@@ -30,7 +32,7 @@ BATCH = 2
 class Proof:
     """One way that was tried with `rows` rows a request: the largest relative difference over all `requests`.
 
-    `against` says what it was held against."""
+    `against` says what it was held against. `cut` is the cut whose tail a node ran, None for a rung."""
 
     way: str
     coding: str
@@ -38,6 +40,7 @@ class Proof:
     requests: int
     against: str
     difference: float
+    cut: int | None = None
 
     @property
     def holds(self) -> bool:
@@ -61,6 +64,21 @@ def prove_cuts(bundle: Bundle, runner: SingleProcess, asker: Asker) -> Iterator[
                 yield _prove(asker, bundle, index, coding, list(zip(crossing, wanted, strict=True)), rows)
 
 
+def prove_rungs(bundle: Bundle, runner: SingleProcess, threads: int) -> Iterator[Proof]:
+    """Every rung on the edge's own executor of segments. Raises `BundleError` where it cannot be loaded."""
+    plan = bundle.plan
+    programs = load_programs(bundle, Execution(threads=threads), "edge", plan.max_batch)
+    inputs = [named(plan.cuts[0], one.inputs) for one in bundle.golden()]
+    for rung in plan.ladder:
+        program = plan.programs[rung.program]
+        part = SegmentRange(rung.program, 0, len(program.segments))
+        worst = 0.0
+        for tensors in inputs:
+            got = named(plan.cuts[-1], programs.run(part, tensors, programs.interrupt()))
+            worst = max(worst, difference(runner.whole(program, tensors), got))
+        yield Proof(f"rung {rung.name}", "", 1, len(inputs), "same program, one process", worst)
+
+
 def difference(wanted: Mapping[str, Array], got: Mapping[str, Array]) -> float:
     """The largest |wanted - got| relative to max(1, |wanted|) over all outputs; infinite where names, shapes or types
     differ. NaN equals NaN."""
@@ -72,11 +90,6 @@ def difference(wanted: Mapping[str, Array], got: Mapping[str, Array]) -> float:
 def named(cut: Cut, arrays: Sequence[Array]) -> dict[str, Array]:
     """A cut's tensors by name."""
     return {spec.name: array for spec, array in zip(cut.tensors, arrays, strict=True)}
-
-
-def golden_inputs(bundle: Bundle) -> list[Golden]:
-    """The golden vectors of a bundle."""
-    return list(bundle.golden())
 
 
 def _prove(
@@ -97,8 +110,8 @@ def _prove(
         got = asker.ask(plan, index, coding.name, frames, rows)
         wanted = {spec.name: _join([answer[spec.name] for _, answer in group]) for spec in plan.outputs}
         worst = max(worst, difference(wanted, got))
-    against = "the same halves in one process" if coding.lossy else "the whole model's golden answers"
-    return Proof(f"cut {index} {cut.name}", coding.name, rows, len(groups), against, worst)
+    against = "same halves, one process" if coding.lossy else "whole model, golden"
+    return Proof(f"cut {index} {cut.name}", coding.name, rows, len(groups), against, worst, index)
 
 
 def _join(arrays: Sequence[Array]) -> Array:
