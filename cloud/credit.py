@@ -17,6 +17,7 @@ class Credits:
         self._capacity = capacity
         self._granted: dict[str, int] = {}
         self._out: dict[str, int] = {}
+        self._lent = 0
 
     def join(self, peer: str) -> int:
         """A peer comes (again): its grant, which may be 0 for the moment."""
@@ -26,7 +27,7 @@ class Credits:
 
     def leave(self, peer: str) -> None:
         """A peer is gone: what it had is free."""
-        self._granted.pop(peer, None)
+        self._lent -= self._granted.pop(peer, 0)
         self._out.pop(peer, None)
 
     def out(self, peer: str) -> int:
@@ -35,14 +36,15 @@ class Credits:
 
     def granted(self, peer: str) -> int:
         """How many requests `peer` may have out now; 0 where it is not known. It is what its next reply should say."""
-        if peer not in self._granted:
+        before = self._granted.get(peer)
+        if before is None:
             return 0
         share = max(1, self._capacity // len(self._granted))
-        self._granted[peer] = min(self._granted[peer], max(share, self._out[peer]))
-        left = self._capacity - sum(self._granted.values())
-        if self._granted[peer] < share:
-            self._granted[peer] += min(share - self._granted[peer], left)
-        return self._granted[peer]
+        kept = min(before, max(share, self._out[peer]))
+        granted = kept + max(0, min(share - kept, self._capacity - self._lent + before - kept))
+        self._granted[peer] = granted
+        self._lent += granted - before
+        return granted
 
     def take(self, peer: str) -> bool:
         """A request of `peer` comes in: False where it has no credit left."""
@@ -61,8 +63,9 @@ class Credits:
 
     def validate(self) -> None:
         """Raises `InvariantBroken` where more is lent than there is, or more is out than was granted."""
-        if sum(self._granted.values()) > self._capacity:
-            raise InvariantBroken(f"{sum(self._granted.values())} credits are lent, the capacity is {self._capacity}")
+        lent = sum(self._granted.values())
+        if lent != self._lent or lent > self._capacity:
+            raise InvariantBroken(f"{lent} credits are lent, {self._lent} are booked, the capacity is {self._capacity}")
         for peer, out in self._out.items():
             if not 0 <= out <= self._granted[peer]:
                 raise InvariantBroken(f"peer {peer} has {out} out of {self._granted[peer]} credits")

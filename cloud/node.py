@@ -11,12 +11,10 @@ its own count of launches by range and rows.
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import msgspec
@@ -28,6 +26,7 @@ from shared.driver import Driver
 from shared.events import Action, Event, Run, Send, SendFailed
 from shared.settings import CloudSettings
 from shared.settings_file import load_cloud
+from shared.signals import stop_on_signals
 from shared.transport import Router
 from shared.wire.codec import decode_edge
 from shared.workshop import Workshop
@@ -115,17 +114,6 @@ class Node:
         return None
 
 
-def until_signalled(stop: Callable[[], None]) -> None:
-    """Have SIGTERM and SIGINT call `stop`. To be called on the main thread."""
-
-    def handler(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        stop()
-
-    signal.signal(signal.SIGTERM, handler)
-    signal.signal(signal.SIGINT, handler)
-
-
 def main(
     config: Annotated[Path, typer.Option(help="The node's configuration file (TOML).")],
     endpoint: Annotated[str, typer.Option(help="Listen here instead of where the file says.")] = "",
@@ -137,7 +125,7 @@ def main(
     group = settings.node
     group = msgspec.structs.replace(group, endpoint=endpoint or group.endpoint, name=name or group.name)
     node = Node(msgspec.structs.replace(settings, node=group))
-    until_signalled(node.stop)
+    stop_on_signals(node.stop)
     models = ", ".join(node.models)
     print(f"ready {node.endpoint} {group.name} (incarnation {node.incarnation}): {models}", flush=True)  # noqa: T201
     node.run()

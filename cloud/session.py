@@ -40,7 +40,19 @@ from shared.queue import Job
 from shared.request import Array, Buffer, Stages
 from shared.scheduler import scheduler_of
 from shared.settings import CloudSettings
-from shared.wire.messages import Bye, Cancel, Hello, Infer, Load, Probe, ProbeReply, Refusal, Reply, Tensor, Welcome
+from shared.wire.messages import (
+    Bye,
+    Cancel,
+    Hello,
+    Infer,
+    Load,
+    Probe,
+    ProbeReply,
+    Refusal,
+    Reply,
+    Welcome,
+    tensor_table,
+)
 
 Identity = tuple[str, int, int, int]
 """Peer, incarnation, sequence, attempt."""
@@ -68,6 +80,11 @@ class Session:
         self._incarnation = incarnation
         self.scheduler = scheduler_of(plans, "cloud", settings.execution, settings.batching, settings.scheduling)
         self.peers = Peers(settings.limits.max_peers, settings.node.credits, settings.scheduling.max_queued)
+        self._tensors = {
+            (contract, cut): tensor_table(plan.cuts[cut].tensors, self.scheduler.max_rows(contract))
+            for contract, plan in plans.items()
+            for cut in range(len(plan.cuts))
+        }
         self._admitted: dict[int, Admitted] = {}
         self._by_identity: dict[Identity, int] = {}
         self._last_job = 0
@@ -186,7 +203,7 @@ class Session:
         levels = self._settings.scheduling.priority_levels
         if not 0 <= message.priority < levels:
             raise PeerError("input", f"priority {message.priority}, expected 0 to {levels - 1}")
-        expected = tuple(Tensor(s.dtype, s.at(message.rows)) for s in cut.tensors)
+        expected = self._tensors[message.contract, message.cut][message.rows]
         if message.tensors != expected or len(frames) != len(expected):
             raise PeerError("input", f"tensors {message.tensors}, expected {expected}")
         for spec, frame in zip(cut.tensors, frames, strict=True):
@@ -242,7 +259,6 @@ class Session:
         self, admitted: Admitted, outputs: tuple[Array | Buffer, ...], event: Finished, now: int, out: list[Action]
     ) -> None:
         asked = admitted.message
-        specs = self._plans[asked.contract].outputs
         stages: Stages = {
             "cloud_queue": event.began_ns - admitted.received_ns + now - event.ended_ns,
             "codec": event.codec_ns,
@@ -256,7 +272,7 @@ class Session:
             cut=asked.cut,
             coding=asked.coding,
             rows=asked.rows,
-            tensors=tuple(Tensor(s.dtype, s.at(asked.rows)) for s in specs),
+            tensors=self._tensors[asked.contract, len(self._plans[asked.contract].cuts) - 1][asked.rows],
             stages=stages,
             sent_ns=now,
             load=self._load(self.peers.of_link(admitted.link), now),

@@ -16,16 +16,19 @@ from shared.latency import US, WorkKey
 from shared.plan import Coding, Plan, Route, SegmentRange
 from shared.request import Answer, Array, Buffer
 from shared.scheduler import Scheduler
-from shared.wire.messages import Infer, Reply, Tensor
+from shared.wire.messages import Infer, Reply, Tensor, tensor_table
 
 
 class RouteFacts(msgspec.Struct, frozen=True):
-    """What does not change of a route: computed once. `head` is None where the input is sent as it is."""
+    """What does not change of a route: computed once. `head` is None where the input is sent as it is.
+    `sent` and `answered` are the tensors of request and reply by rows."""
 
     route: Route
     coding: Coding
     head: WorkKey | None
     tail_ns: int
+    sent: tuple[tuple[Tensor, ...], ...]
+    answered: tuple[tuple[Tensor, ...], ...]
 
 
 class CloudWay:
@@ -81,7 +84,7 @@ class CloudWay:
             priority=request.priority,
             budget_ns=open_.resolve_by - now,
             sent_ns=now,
-            tensors=tuple(Tensor(s.dtype, s.at(request.rows)) for s in open_.plan.cuts[route.cut].tensors),
+            tensors=self._facts[request.plan][attempt.route_index].sent[request.rows],
         )
         return Send(attempt.node.data, message, frames)
 
@@ -92,7 +95,8 @@ class CloudWay:
         request, route, node = open_.request, attempt.route, attempt.node
         specs = open_.plan.outputs
         asked = (request.plan, route.cut, route.coding, request.rows)
-        expected = tuple(Tensor(s.dtype, s.at(request.rows)) for s in specs)
+        facts = self._facts[request.plan][attempt.route_index]
+        expected = facts.answered[request.rows]
         if asked != (message.contract, message.cut, message.coding, message.rows) or message.tensors != expected:
             return None
         if [memoryview(f).nbytes for f in frames] != [s.nbytes(request.rows) for s in specs]:
@@ -100,14 +104,13 @@ class CloudWay:
         outputs: dict[str, Array] = {s.name: s.view(f, request.rows) for s, f in zip(specs, frames, strict=True)}
         node_ns = sum(message.stages.values())
         share = uplink_share(attempt.sent_ns, message.sent_ns - node_ns, now, node_ns, node.offset.bounds(now))
-        coding = self._facts[request.plan][attempt.route_index].coding
         return Answer(
             outputs=outputs,
             source="cloud",
             node=node.name,
             rung=open_.plan.programs[0].name,
             cut=route.cut,
-            fidelity=open_.plan.cloud_fidelity(coding, route.agreement),
+            fidelity=open_.plan.cloud_fidelity(facts.coding, route.agreement),
             contract=request.plan,
             stages=cloud_stages(open_.arrived_ns, attempt.sent_ns, now, attempt.head, message.stages, share, now),
         )
@@ -137,4 +140,5 @@ def _facts(contract: str, plan: Plan, route: Route) -> RouteFacts:
         tail = (0, route.cut, len(plan.cuts) - 1, 1)
         tail_us += sum(t.p50_us for t in profile.ranges if (t.program, t.first, t.last, t.batch) == tail)
         tail_us += sum(c.decode_us for c in profile.codecs if (c.cut, c.coding) == (route.cut, route.coding))
-    return RouteFacts(route, coding, head, int(tail_us * US))
+    sent = tensor_table(plan.cuts[route.cut].tensors, plan.max_batch)
+    return RouteFacts(route, coding, head, int(tail_us * US), sent, tensor_table(plan.outputs, plan.max_batch))

@@ -39,7 +39,7 @@ class WorkKey(msgspec.Struct, frozen=True, gc=False):
 class _Curve:
     """Base time by batch size, piecewise linear, and the window of ratios to it."""
 
-    __slots__ = ("batches", "recent", "sorted", "times")
+    __slots__ = ("batches", "high", "median", "recent", "sorted", "times")
 
     def __init__(self, points: list[tuple[int, float]], spread: float) -> None:
         self.batches = [b for b, _ in points]
@@ -47,16 +47,20 @@ class _Curve:
         seeds = [1.0] * 14 + [max(1.0, spread)] * 2
         self.recent: deque[float] = deque(seeds, maxlen=WINDOW)
         self.sorted = sorted(seeds)
+        self.median = self._quantile(0.5)
+        self.high = self._quantile(PESSIMISTIC)
 
     def base(self, rows: int) -> float:
         batches, times = self.batches, self.times
-        if len(batches) == 1 or rows <= batches[0]:
+        if rows == batches[0]:
+            return times[0]
+        if len(batches) == 1 or rows < batches[0]:
             return times[0] * max(1.0, rows / batches[0])
         i = min(max(1, bisect_left(batches, rows)), len(batches) - 1)
         slope = (times[i] - times[i - 1]) / (batches[i] - batches[i - 1])
         return max(times[0], times[i - 1] + slope * (rows - batches[i - 1]))
 
-    def quantile(self, q: float) -> float:
+    def _quantile(self, q: float) -> float:
         return self.sorted[min(len(self.sorted) - 1, int(q * len(self.sorted)))]
 
     def observe(self, ratio: float) -> None:
@@ -65,6 +69,8 @@ class _Curve:
             del self.sorted[bisect_left(self.sorted, oldest)]
         self.recent.append(ratio)
         insort(self.sorted, ratio)
+        self.median = self._quantile(0.5)
+        self.high = self._quantile(PESSIMISTIC)
 
 
 class Latency:
@@ -130,13 +136,13 @@ class Latency:
 
     def typical(self, key: WorkKey, rows: int = 1) -> int:
         """Median time of a launch with `rows` rows."""
-        curve = self._curve(key)
-        return int(curve.base(rows) * curve.quantile(0.5))
+        curve = self._curves.get(key) or self._curve(key)
+        return int(curve.base(rows) * curve.median)
 
     def pessimistic(self, key: WorkKey, rows: int = 1) -> int:
         """Time that a launch with `rows` rows stays under with 95 %."""
-        curve = self._curve(key)
-        return int(curve.base(rows) * curve.quantile(PESSIMISTIC))
+        curve = self._curves.get(key) or self._curve(key)
+        return int(curve.base(rows) * curve.high)
 
     def observe(self, key: WorkKey, rows: int, elapsed_ns: int) -> None:
         """Learn from a launch that ended by itself (an aborted one tells nothing)."""

@@ -60,6 +60,7 @@ class DeadlineQueue:
         self._limit = limit
         self._jobs: dict[int, Job] = {}
         self._groups: dict[Group, list[Order]] = {}
+        self._promised: dict[int, Job] = {}
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -72,6 +73,8 @@ class DeadlineQueue:
         if len(self._jobs) >= self._limit:
             return False
         self._jobs[job.id] = job
+        if job.promised:
+            self._promised[job.id] = job
         insort(self._groups.setdefault(job.group, []), job.order)
         return True
 
@@ -79,6 +82,7 @@ class DeadlineQueue:
         """Take a job out wherever it stands; None where it is not here."""
         found = self._jobs.pop(job, None)
         if found is not None:
+            self._promised.pop(job, None)
             orders = self._groups[found.group]
             del orders[bisect_left(orders, found.order)]
             if not orders:
@@ -87,11 +91,17 @@ class DeadlineQueue:
 
     def heads(self) -> list[Job]:
         """The first job of each group, in order."""
-        return [self._jobs[o[2]] for o in sorted(orders[0] for orders in self._groups.values())]
+        firsts = [orders[0] for orders in self._groups.values()]
+        firsts.sort()
+        return [self._jobs[order[2]] for order in firsts]
 
     def group(self, group: Group) -> Iterator[Job]:
         """The jobs of a group in order. The queue must not change meanwhile."""
         return (self._jobs[o[2]] for o in self._groups.get(group, ()))
+
+    def promised(self) -> Iterator[Job]:
+        """Every promised job, in no order. The queue must not change meanwhile."""
+        return iter(self._promised.values())
 
     def all(self) -> Iterator[Job]:
         """Every job, in no order. The queue must not change meanwhile."""

@@ -144,8 +144,10 @@ class Scheduler:
     def predicted_wait(self, now: int) -> int:
         """How long a new job of the least class would typically wait for an executor, in nanoseconds."""
         free = [now if run is None else max(now, self._launches[run].typical_ns) for run in self._busy]
-        waiting = sum(self.latency.typical(job.key, job.rows) for job in self._queue.all())
-        return min(free) - now + waiting // len(free)
+        wait = min(free) - now
+        if self._queue:
+            wait += sum(self.latency.typical(job.key, job.rows) for job in self._queue.all()) // len(free)
+        return wait
 
     def next_expiry(self) -> int | None:
         """When the next waiting job can no longer be on time, in nanoseconds: `schedule` must be called by then."""
@@ -232,7 +234,7 @@ class Scheduler:
         return Promise(job.id, self.latency.pessimistic(job.key, job.rows), job.deadline_ns, job.priority)
 
     def _promises(self) -> list[Promise]:
-        return [self._promise(j) for j in self._queue.all() if j.promised]
+        return [self._promise(j) for j in self._queue.promised()]
 
     def _free_at(self, now: int) -> list[int]:
         return [now if run is None else max(now, self._launches[run].pessimistic_ns) for run in self._busy]

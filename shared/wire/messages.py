@@ -7,11 +7,12 @@ nanoseconds of the sender's own CLOCK_MONOTONIC; `budget_ns` is what remained of
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
 
-from shared.request import Fidelity, Stages
+from shared.request import Fidelity, Stages, TensorSpec
 
 PROTOCOL = 1
 MAX_HEADER = 4096
@@ -23,6 +24,12 @@ class Tensor(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     dtype: str
     shape: tuple[int, ...]
+
+
+def tensor_table(specs: Iterable[TensorSpec], max_rows: int) -> tuple[tuple[Tensor, ...], ...]:
+    """The tensors that `specs` are with 0, 1, ... `max_rows` rows: made once, since every message needs them."""
+    known = tuple(specs)
+    return tuple(tuple(Tensor(s.dtype, s.at(rows)) for s in known) for rows in range(max_rows + 1))
 
 
 class Load(msgspec.Struct, frozen=True, gc=False, array_like=True):
