@@ -10,11 +10,9 @@ SIGTERM and SIGINT end it with status 0. A second agent on one path is refused: 
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import msgspec
@@ -26,6 +24,7 @@ from shared.driver import Driver
 from shared.events import Action, Event, Send, SendFailed
 from shared.settings import EdgeSettings
 from shared.settings_file import load_edge
+from shared.signals import stop_on_signals
 from shared.transport import Router
 from shared.wire.codec import decode_client
 
@@ -124,12 +123,7 @@ def main(
     group = msgspec.structs.replace(settings.agent, endpoint=endpoint or settings.agent.endpoint)
     agent = Agent(msgspec.structs.replace(settings, agent=group))
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        agent.stop()
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
+    stop_on_signals(agent.stop)
     models = ", ".join(agent.models)
     sys.stdout.write(f"ready {agent.endpoint} {group.name} (incarnation {agent.incarnation}): {models}\n")
     sys.stdout.flush()

@@ -54,7 +54,10 @@ class Client:
         max_open: int = MAX_OPEN,
         parts: Parts | None = None,
     ) -> None:
-        """`parts` replaces the connection: for the embedded form and for tests. Raises `InputError` for a bad endpoint."""
+        """`parts` replaces the connection: for the embedded form and for tests. Raises `UserError` (a `ValueError`) for an
+        endpoint that is none, and `InputError` where `max_open` is not positive."""
+        if max_open < 1:
+            raise InputError(f"max_open: expected a positive number, got {max_open}")
         self._name = name
         self._sequences = itertools.count(1)
         self._streams = itertools.count(1)

@@ -12,10 +12,13 @@ from shared.wire.codec import decode_agent
 SEND_MARK = 64
 """Requests that may wait to leave. What a stopped agent leaves lying is bounded by it and by the kernel's own buffer."""
 
+MESSAGE_MB = 2047
+"""The largest message of the agent that is taken: what the agent's own settings allow at most."""
+
 
 def agent_link(endpoint: str, name: str, incarnation: int, max_open: int) -> Parts:
     """The parts of a client that talks to the agent at `endpoint`. Raises `UserError` for a malformed endpoint."""
-    transport = Dealers(name, incarnation, decode_agent, send_mark=SEND_MARK)
+    transport = Dealers(name, incarnation, decode_agent, max_message_mb=MESSAGE_MB, send_mark=SEND_MARK)
     try:
         transport.connect(AGENT, endpoint)
     except BaseException:

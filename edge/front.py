@@ -35,6 +35,7 @@ from shared.plan import Plan
 from shared.ports import Machine
 from shared.request import Answer, Buffer, Missed, Rejected, Request, Superseded
 from shared.settings import EdgeSettings
+from shared.slots import rows_bound
 from shared.wire.codec import array_of
 from shared.wire.messages import (
     MAX_HEADER,
@@ -51,15 +52,30 @@ from shared.wire.messages import (
 )
 
 
-def model_info(plan: Plan, contract: str) -> ModelInfo:
-    """What a client is told of a plan."""
+def most_rows(plan: Plan, settings: EdgeSettings) -> int:
+    """The most rows that one request may have: what a launch takes and what a message holds.
+
+    Raises `SettingsError` where not even one row fits into a message.
+    """
+    row_bytes = sum(spec.nbytes() for spec in plan.inputs)
+    room = (settings.limits.max_message_mb << 20) - MAX_HEADER
+    if row_bytes > room:
+        raise SettingsError(
+            f"limits.max_message_mb: a request of model {plan.name!r} has {row_bytes} bytes; expected at least "
+            f"{-(-(row_bytes + MAX_HEADER) // (1 << 20))}, got {settings.limits.max_message_mb}"
+        )
+    return min(rows_bound(plan, settings.batching.max_batch_size), room // row_bytes)
+
+
+def model_info(plan: Plan, contract: str, settings: EdgeSettings) -> ModelInfo:
+    """What a client is told of a plan. Raises `SettingsError` as `most_rows`."""
     return ModelInfo(
         name=plan.name,
         contract=contract,
         inputs=tuple((spec.name, spec.dtype, spec.shape) for spec in plan.inputs),
         outputs=tuple(spec.name for spec in plan.outputs),
         batchable=plan.batchable,
-        max_batch=plan.max_batch,
+        max_batch=most_rows(plan, settings),
     )
 
 
@@ -67,7 +83,7 @@ class Front:
     """The agent's machine: clients and their requests around `broker`, which sees only what has been checked.
 
     `plans` by contract digest. Raises `SettingsError` where two models share a name, or so many are served that the greeting
-    would not fit into a header.
+    would not fit into a header, or a model's request would not fit into a message.
     """
 
     def __init__(self, settings: EdgeSettings, plans: Mapping[str, Plan], incarnation: int, broker: Machine) -> None:
@@ -77,7 +93,8 @@ class Front:
         self._max_clients = settings.limits.max_clients
         self._node_links = {f"{node.name}/{kind}" for node in settings.nodes for kind in ("data", "probe")}
         self._open: dict[str, set[int]] = {}
-        models = tuple(model_info(plan, contract) for contract, plan in plans.items())
+        models = tuple(model_info(plan, contract, settings) for contract, plan in plans.items())
+        self._most_rows = {info.contract: info.max_batch for info in models}
         self._by_name = {info.name: info.contract for info in models}
         self._greeting = Attached(PROTOCOL, settings.agent.name, incarnation, models)
         if len(self._by_name) < len(models):
@@ -160,7 +177,7 @@ class Front:
         if not now - MAX_DEADLINE_NS <= submit.scheduled_ns <= submit.deadline_ns <= now + MAX_DEADLINE_NS:
             raise InputError("deadline: expected scheduled time <= deadline, both within an hour of now")
         plan = self._plans[contract]
-        _check_tensors(plan, submit)
+        _check_tensors(plan, submit, self._most_rows[contract])
         return Request(
             client=link,
             sequence=submit.sequence,
@@ -207,8 +224,7 @@ class Front:
                 return [Send(client, Final(sequence, "superseded"))]
 
 
-def _check_tensors(plan: Plan, submit: Submit) -> None:
-    most = plan.max_batch if plan.batchable else 1
+def _check_tensors(plan: Plan, submit: Submit, most: int) -> None:
     if submit.rows > most:
         raise InputError(f"rows: {submit.rows} are too many; model {plan.name!r} takes at most {most}")
     if len(submit.tensors) != len(plan.inputs):

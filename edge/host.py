@@ -24,6 +24,7 @@ class Host:
     """Bundles loaded, executors warm, links to the nodes opened. Raises `BundleError`, `SettingsError`, `UserError`."""
 
     def __init__(self, settings: EdgeSettings, incarnation: int) -> None:
+        self._settings = settings
         self._shop = Workshop(
             settings.agent.models,
             "agent.models",
@@ -54,7 +55,7 @@ class Host:
     @property
     def models(self) -> dict[str, ModelInfo]:
         """What clients are told of the models, by name."""
-        return {plan.name: model_info(plan, contract) for contract, plan in self.plans.items()}
+        return {plan.name: model_info(plan, contract, self._settings) for contract, plan in self.plans.items()}
 
     def perform(self, action: Action) -> Event | None:
         """Carry out what concerns executors and nodes."""

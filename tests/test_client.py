@@ -4,6 +4,7 @@ import asyncio
 import gc
 import math
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -22,7 +23,7 @@ from edge.client import Client
 from edge.client_loop import Parts
 from edge.outcomes import Outcomes
 from edge.stub import AGENT, Stub
-from shared.errors import HeadtailError, InputError
+from shared.errors import HeadtailError, InputError, UserError
 from shared.events import Action, Event, Send, SendFailed
 from shared.fakes import FakeTransport
 from shared.request import EXACT, Answer, Fidelity, Missed, Rejected, Superseded
@@ -451,6 +452,17 @@ def test_the_applications_process_is_left_as_it_was() -> None:
     with FakeAgent().client() as client:
         client.infer(X, LONG_MS)
         assert (sys.getswitchinterval(), gc.isenabled(), gc.get_freeze_count()) == (interval, enabled, frozen)
+
+
+@pytest.mark.parametrize("endpoint", ["nowhere", "ipc://", "tcp://host", "tcp://host:99999", "udp://host:1"])
+def test_an_endpoint_that_is_none_is_refused_by_name(endpoint: str) -> None:
+    with pytest.raises(UserError, match=re.escape(endpoint)):
+        Client(endpoint)
+
+
+def test_a_client_needs_room_for_one_request() -> None:
+    with pytest.raises(InputError, match="max_open"):
+        Client(max_open=0)
 
 
 def test_an_interpreter_ends_with_a_client_open_and_a_request_under_way(tmp_path: Path) -> None:

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 
-from edge.front import Front, model_info
+from edge.front import Front, model_info, most_rows
 from edge.outcomes import GREET_NS, Outcomes
 from edge.stub import AGENT, Stub
 from shared.errors import SettingsError
@@ -39,7 +40,7 @@ from shared.request import (
     Superseded,
     TensorSpec,
 )
-from shared.settings import EdgeLimits, EdgeSettings, NodeAddress
+from shared.settings import Batching, EdgeLimits, EdgeSettings, NodeAddress
 from shared.wire.codec import decode_agent, decode_client, encode, tensor_of
 from shared.wire.messages import PROTOCOL, Attach, Attached, Bye, Final, Message, Probe, ProbeReply, Submit, Withdraw
 from shared.wire.messages import Load as NodeLoad
@@ -128,7 +129,7 @@ def bench() -> Bench:
 
 def test_a_greeting_is_answered_with_the_models_and_the_incarnation() -> None:
     (action,) = Bench().say("a", Attach(PROTOCOL, "app", 1))
-    assert action == Send("a", Attached(PROTOCOL, "edge", 7, (model_info(plan(), "c1"),)))
+    assert action == Send("a", Attached(PROTOCOL, "edge", 7, (model_info(plan(), "c1", SETTINGS),)))
 
 
 def test_a_greeting_in_another_version_is_refused() -> None:
@@ -265,6 +266,25 @@ def test_two_models_of_one_name_are_refused() -> None:
 def test_more_models_than_a_greeting_holds_are_refused() -> None:
     with pytest.raises(SettingsError, match="100 models do not fit"):
         Bench({f"c{k}": plan(f"model-number-{k}") for k in range(100)})
+
+
+def test_a_request_has_no_more_rows_than_a_launch_and_a_message_hold() -> None:
+    assert most_rows(plan(), EdgeSettings()) == 4
+    assert most_rows(plan(batchable=False), EdgeSettings()) == 1
+    assert most_rows(plan(), EdgeSettings(batching=Batching(max_batch_size=2))) == 2
+    wide = msgspec.structs.replace(
+        plan(), cuts=(Cut("input", (TensorSpec("x", "uint8", (1, 600_000)),)), Cut("output", plan().outputs))
+    )
+    assert most_rows(wide, EdgeSettings(limits=EdgeLimits(max_message_mb=1))) == 1
+
+
+def test_a_model_whose_requests_fit_into_no_message_is_refused_with_the_number_that_would_do() -> None:
+    wide = msgspec.structs.replace(
+        plan(), cuts=(Cut("input", (TensorSpec("x", "uint8", (1, 3 << 20)),)), Cut("output", plan().outputs))
+    )
+    settings = EdgeSettings(limits=EdgeLimits(max_message_mb=1))
+    with pytest.raises(SettingsError, match=r"max_message_mb: a request of model 'double' .* at least 4, got 1"):
+        most_rows(wide, settings)
 
 
 class Joined:
