@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
-from hil.asker import Asker
 from hil.references import SingleProcess
 from shared.bundle import Bundle
 from shared.codecs import encode
 from shared.executors.ort import load_programs
-from shared.plan import Coding, Cut, SegmentRange
-from shared.request import Array
+from shared.plan import Coding, Cut, Plan, SegmentRange
+from shared.request import Array, Buffer
 from shared.settings import Execution
 
 TOLERANCE = 1e-5
@@ -48,7 +48,15 @@ class Proof:
         return self.difference <= TOLERANCE
 
 
-def prove_cuts(bundle: Bundle, runner: SingleProcess, asker: Asker) -> Iterator[Proof]:
+class Tails(Protocol):
+    """Whoever runs tails: `hil.asker.Asker`, or a liar in a test."""
+
+    def ask(self, plan: Plan, cut: int, coding: str, frames: Sequence[Buffer], rows: int) -> dict[str, Array]:
+        """The plan's outputs from a cut's tensors, as in `Asker.ask`."""
+        ...
+
+
+def prove_cuts(bundle: Bundle, runner: SingleProcess, tails: Tails) -> Iterator[Proof]:
     """Every cut in every coding, the tail in the node. Raises `HeadtailError` where the node does not answer."""
     plan = bundle.plan
     golden = bundle.golden()
@@ -61,7 +69,7 @@ def prove_cuts(bundle: Bundle, runner: SingleProcess, asker: Asker) -> Iterator[
             else:
                 wanted = [named(plan.cuts[-1], one.outputs) for one in golden]
             for rows in (1, BATCH) if plan.max_batch >= BATCH and len(golden) >= BATCH else (1,):
-                yield _prove(asker, bundle, index, coding, list(zip(crossing, wanted, strict=True)), rows)
+                yield _prove(tails, bundle, index, coding, list(zip(crossing, wanted, strict=True)), rows)
 
 
 def prove_rungs(bundle: Bundle, runner: SingleProcess, threads: int) -> Iterator[Proof]:
@@ -93,7 +101,7 @@ def named(cut: Cut, arrays: Sequence[Array]) -> dict[str, Array]:
 
 
 def _prove(
-    asker: Asker,
+    tails: Tails,
     bundle: Bundle,
     index: int,
     coding: Coding,
@@ -107,7 +115,7 @@ def _prove(
     for group in groups:
         joined = [_join([crossing[spec.name] for crossing, _ in group]) for spec in cut.tensors]
         frames = [encode(array, coding, number) for number, array in enumerate(joined)]
-        got = asker.ask(plan, index, coding.name, frames, rows)
+        got = tails.ask(plan, index, coding.name, frames, rows)
         wanted = {spec.name: _join([answer[spec.name] for _, answer in group]) for spec in plan.outputs}
         worst = max(worst, difference(wanted, got))
     against = "same halves, one process" if coding.lossy else "whole model, golden"
