@@ -178,6 +178,7 @@ def test_when_the_agent_falls_silent_the_answer_that_it_had_pushed_is_delivered_
                 assert isinstance(client.infer(image, 2_000), Answer)
                 return
         with ServiceProcess("edge", tmp_path, settings):
+            assert client.wait_attached(PATIENCE_S)
             assert isinstance(client.infer(image, 2_000), Answer)
 
 
