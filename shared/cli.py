@@ -44,8 +44,6 @@ def commands(points: Iterable[EntryPoint]) -> tuple[Command, ...]:
     """
     found: dict[str, Command] = {}
     for point in points:
-        if find_spec(point.module) is None:
-            continue
         for command in cast(tuple[Command, ...], point.load()):
             if command.name in found:
                 raise InvariantBroken(f"the verb {command.name!r} is defined twice, the second time by {point.value}")

@@ -9,17 +9,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from hil.demo_settings import DemoSettings
 from shared.settings import CloudSettings, EdgeSettings, NodeAddress
-from shared.settings_file import load_cloud, load_edge
+from shared.settings_file import load, load_cloud, load_edge
 
 CONFIGS = Path(__file__).parent.parent / "configs"
-KINDS = {"edge.toml": EdgeSettings, "cloud.toml": CloudSettings}
+KINDS: dict[str, type[msgspec.Struct]] = {"edge.toml": EdgeSettings, "cloud.toml": CloudSettings, "demo.toml": DemoSettings}
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_every_key_is_written(name: str) -> None:
     tree = tomllib.loads((CONFIGS / name).read_text())
-    assert msgspec.to_builtins(KINDS[name](), builtin_types=()).keys() == tree.keys()
+    assert msgspec.to_builtins(KINDS[name]()).keys() == tree.keys()
     for group, keys in msgspec.to_builtins(KINDS[name]()).items():
         if isinstance(keys, dict):
             assert keys.keys() == tree[group].keys()
@@ -28,6 +29,7 @@ def test_every_key_is_written(name: str) -> None:
 def test_the_values_written_are_the_defaults() -> None:
     assert load_edge(CONFIGS / "edge.toml") == EdgeSettings()
     assert load_cloud(CONFIGS / "cloud.toml") == CloudSettings()
+    assert load(CONFIGS / "demo.toml", DemoSettings) == DemoSettings()
 
 
 @pytest.mark.parametrize("name", KINDS)
