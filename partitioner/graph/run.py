@@ -36,7 +36,7 @@ def run_session(session: Session, name: str, outputs: list[str], inputs: Tensors
         results = session.run(outputs, dict(inputs))
     except RUNTIME_ERRORS as error:
         raise ModelError(f"{name}: {reason(error)}") from error
-    except ValueError as error:  # raised for missing or misnamed inputs
+    except (ValueError, RuntimeError) as error:  # missing or misnamed inputs, and what is no array
         raise ModelError(f"{name}: {error}") from error
     return dict(zip(outputs, results, strict=True))
 
@@ -63,8 +63,8 @@ def _sample(random: np.random.Generator, spec: TensorSpec, rows: int, scale: flo
     if dtype == np.uint8:
         return random.integers(0, 256, shape, dtype=np.uint8)
     if dtype.kind in "iub":
-        return random.integers(0, 2, shape).astype(dtype)
-    return (random.standard_normal(shape) * scale).astype(dtype)
+        return np.asarray(random.integers(0, 2, shape)).astype(dtype)
+    return np.asarray(random.standard_normal(shape) * scale).astype(dtype)
 
 
 def difference(a: Array, b: Array) -> float:
@@ -84,13 +84,13 @@ def difference(a: Array, b: Array) -> float:
 
 
 def check_same(a: Model, b: Model, inputs: Tensors, tolerance: float) -> float:
-    """Run both on the same inputs; the largest difference, relative to max(1, |a|), over all outputs. `a` is run as its
-    graph stands, without optimisation.
+    """Run both on the same inputs, as their graphs stand, without optimisation; the largest difference, relative to
+    max(1, |a|), over all outputs.
 
     Raises:
         ModelError: outputs differ in name, shape or type, or by more than `tolerance`.
     """
-    wanted, got = run_model(a, inputs, "none"), run_model(b, inputs)
+    wanted, got = run_model(a, inputs, "none"), run_model(b, inputs, "none")
     if wanted.keys() != got.keys():
         raise ModelError(f"{b.name}: outputs {sorted(got)} instead of {sorted(wanted)}")
     worst = 0.0

@@ -91,6 +91,8 @@ def open_session(
         ModelError: the runtime refuses the model, or does not run it on the provider asked for.
     """
     name = model.name
+    if provider not in providers():
+        raise ModelError(f"{name}: {provider} is not installed; there is {', '.join(providers())}")
     kept = [] if fold_constants else ["ConstantFolding"]
     options = _options(threads, optimisation, save_to, profile_prefix)
     try:
