@@ -33,6 +33,10 @@ LENGTH_BYTES = 4
 JPEG_HEADER_BOUND = 2048
 """Bytes that a JPEG may spend on its headers and tables, as libjpeg-turbo's own `tjBufSize` has it."""
 
+MAX_JPEG_SCANS = 16
+"""Scans of one JPEG stream: baseline has 1, progressive about 10. Each costs a pass over the whole image for a few bytes
+of stream, so that without a bound a small frame could keep a node busy for seconds."""
+
 INT8_LIMIT = 127
 
 
@@ -99,7 +103,7 @@ def check_frame(frame_nbytes: int, coding: Coding, spec: TensorSpec, rows: int) 
         raise PeerError("size", f"{spec.name}: a {coding.name} frame of {frame_nbytes} bytes, expected {expected}")
 
 
-def decode_into(  # noqa: PLR0917
+def decode_into(
     frame: Buffer, coding: Coding, tensor_index: int, spec: TensorSpec, rows: int, out: npt.NDArray[np.generic]
 ) -> None:
     """Write the tensor that `frame` holds into `out`, which is C contiguous, of `spec.dtype` and shape `spec.at(rows)`.
@@ -216,6 +220,10 @@ def _decode_jpeg(frame: Buffer, spec: TensorSpec, out: npt.NDArray[np.generic]) 
             stated: tuple[int, int] = library.decode_jpeg_header(stream)[:2]
             if stated != (height, width):
                 raise PeerError("codec", f"{spec.name}: a jpeg of {stated}, expected {(height, width)}")
+            # Inside a scan a byte 0xff is never followed by 0xda, so that this finds markers only.
+            scans = bytes(stream).count(b"\xff\xda")
+            if scans > MAX_JPEG_SCANS:
+                raise PeerError("codec", f"{spec.name}: a jpeg of {scans} scans, expected at most {MAX_JPEG_SCANS}")
             library.decode_jpeg(stream, "RGB", buffer=out[index])
         except (ValueError, RuntimeError, MemoryError) as reason:
             raise PeerError("codec", f"{spec.name}: image {index} is not a jpeg that can be read: {reason}") from None

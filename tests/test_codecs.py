@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import struct
 
@@ -11,6 +12,7 @@ import pytest
 import simplejpeg
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from shared.codecs import calibrate_int8, channels, check_frame, decode_into, dtype_of, encode
 from shared.errors import InputError, PeerError, UserError
@@ -175,6 +177,31 @@ def test_a_jpeg_of_another_size_is_refused_before_it_is_decoded() -> None:
     with pytest.raises(PeerError, match=r"a jpeg of \(4000, 4000\)") as refused:
         decoded(struct.pack("<I", len(stream)) + stream, JPEG, spec, 1)
     assert refused.value.reason == "codec"
+
+
+def test_progressive_grey_and_cmyk_jpegs_are_images_or_refused_and_many_scans_are_refused() -> None:
+    spec = TensorSpec("image", "uint8", (1, 64, 64, 3))
+    image = Image.fromarray(picture(64, 64)[0])
+
+    def framed(stream: bytes) -> bytes:
+        return struct.pack("<I", len(stream)) + stream
+
+    for mode in ("RGB", "L", "CMYK"):
+        stored = io.BytesIO()
+        image.convert(mode).save(stored, "JPEG", progressive=True)
+        stream = stored.getvalue()
+        if mode == "CMYK":
+            with pytest.raises(PeerError):
+                decoded(framed(stream), JPEG, spec, 1)
+            continue
+        assert decoded(framed(stream), JPEG, spec, 1).std() > 10
+    stored = io.BytesIO()
+    image.save(stored, "JPEG", progressive=True)
+    stream = stored.getvalue()
+    scan = stream[stream.rindex(b"\xff\xda") : -2]
+    bomb = stream[:-2] + scan * 20 + stream[-2:]
+    with pytest.raises(PeerError, match="scans, expected at most 16"):
+        decoded(framed(bomb), JPEG, spec, 1)
 
 
 def test_jpeg_lengths_that_lie_are_refused() -> None:
