@@ -138,8 +138,9 @@ class Mailbox:
         with self._waking:
             if self._asleep:
                 self._asleep = False
-                os.eventfd_write(self._fd, 1)
+                # Before the write, which lets go of the interpreter: the loop must know that there is something to read.
                 self._written = True
+                os.eventfd_write(self._fd, 1)
 
 
 class Driver:
