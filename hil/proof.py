@@ -32,13 +32,12 @@ BATCH = 2
 class Proof:
     """One way that was tried with `rows` rows a request: the largest relative difference over all `requests`.
 
-    `against` says what it was held against. `cut` is the cut whose tail a node ran, None for a rung."""
+    `cut` is the cut whose tail a node ran, None for a rung."""
 
     way: str
     coding: str
     rows: int
     requests: int
-    against: str
     difference: float
     cut: int | None = None
 
@@ -84,7 +83,7 @@ def prove_rungs(bundle: Bundle, runner: SingleProcess, threads: int) -> Iterator
         for tensors in inputs:
             got = named(plan.cuts[-1], programs.run(part, tensors, programs.interrupt()))
             worst = max(worst, difference(runner.whole(program, tensors), got))
-        yield Proof(f"rung {rung.name}", "", 1, len(inputs), "same program, one process", worst)
+        yield Proof(f"rung {rung.name}", "", 1, len(inputs), worst)
 
 
 def difference(wanted: Mapping[str, Array], got: Mapping[str, Array]) -> float:
@@ -118,8 +117,7 @@ def _prove(
         got = tails.ask(plan, index, coding.name, frames, rows)
         wanted = {spec.name: _join([answer[spec.name] for _, answer in group]) for spec in plan.outputs}
         worst = max(worst, difference(wanted, got))
-    against = "same halves, one process" if coding.lossy else "whole model, golden"
-    return Proof(f"cut {index} {cut.name}", coding.name, rows, len(groups), against, worst, index)
+    return Proof(f"cut {index} {cut.name}", coding.name, rows, len(groups), worst, index)
 
 
 def _join(arrays: Sequence[Array]) -> Array:

@@ -19,7 +19,7 @@ from rich.table import Table
 from cloud.launches import LaunchCount
 from hil.asker import Asker
 from hil.own_node import OwnNode
-from hil.proof import Proof, prove_cuts, prove_rungs
+from hil.proof import TOLERANCE, Proof, prove_cuts, prove_rungs
 from hil.references import SingleProcess
 from shared.bundle import Bundle, load_bundle
 from shared.errors import HeadtailError
@@ -106,13 +106,18 @@ def main(
 def _show(console: Console, verdict: Verdict) -> None:
     plan = verdict.bundle.plan
     table = Table(title=f"{plan.name}, contract {verdict.bundle.contract[:12]}", title_justify="left")
-    for name in ("way", "coding", "rows", "requests", "largest difference", "against", ""):
+    for name in ("way", "coding", "rows", "requests", "largest difference", ""):
         table.add_column(name, overflow="fold")
     for proof in verdict.proofs:
         shown = "0" if proof.difference == 0.0 else f"{proof.difference:.1e}"
         counts = (str(proof.rows), str(proof.requests), shown)
-        table.add_row(proof.way, proof.coding, *counts, proof.against, "equal" if proof.holds else "DIFFERS")
+        table.add_row(proof.way, proof.coding, *counts, "equal" if proof.holds else "DIFFERS")
     console.print(table)
+    console.print(
+        f"equal: within {TOLERANCE:g} of max(1, |value|). raw is held against the whole model's golden answers, a lossy "
+        "coding against the same halves in one process, a rung against its program in one process",
+        style="dim",
+    )
     for cut, asked in sorted(verdict.asked.items()):
         ran = verdict.ran.get(cut, 0)
         console.print(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from partitioner.agreement import describe
-from partitioner.choose import rank
+from partitioner.choose import rank, without_dominated
 from partitioner.cost import Candidate, predict
 from partitioner.options import LinkGuess
 from partitioner.profile import device_name
@@ -69,8 +69,10 @@ def render(findings: Findings) -> str:
 
 
 def ordered(weighing: Weighing, link: LinkGuess, deadline_ns: int) -> list[Candidate]:
-    """All candidates, best first; those of unknown agreement last."""
-    ranked = rank(weighing.candidates, link, deadline_ns, 0.0)
+    """All candidates, best first; then splits that are no better than the input, last those of unknown agreement."""
+    ways = without_dominated(weighing.candidates)
+    ranked = rank(ways, link, deadline_ns, 0.0)
+    ranked += rank([c for c in weighing.candidates if c not in ways], link, deadline_ns, 0.0)
     unknown = [c for c in weighing.candidates if math.isnan(c.agreement)]
     return ranked + sorted(unknown, key=lambda c: predict(c, link).total.p50_us)
 

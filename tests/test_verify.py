@@ -144,5 +144,5 @@ def test_differences_are_relative_and_strict_about_shape_and_type() -> None:
     assert difference(one, {"y": np.array([1.0, np.nan], np.float32)}) == float("inf")
     nan = {"y": np.array([np.nan], np.float32)}
     assert difference(nan, nan) == 0.0
-    assert Proof("way", "raw", 1, 1, "golden", TOLERANCE).holds
-    assert not Proof("way", "raw", 1, 1, "golden", TOLERANCE * 2).holds
+    assert Proof("way", "raw", 1, 1, TOLERANCE).holds
+    assert not Proof("way", "raw", 1, 1, TOLERANCE * 2).holds
