@@ -7,7 +7,7 @@ the core from others).
 
 Each segment has a session of its own, shared by all executors of the process (`InferenceSession.run` may be called from
 several threads). Rejected: one session for each range (weights and arenas several times over); I/O binding to
-preallocated outputs (outputs live until they are sent, longer than a run; measured gain under 2 % at 590 KB).
+preallocated outputs (outputs live until they are sent, longer than a run).
 
 Before anything is served, each segment has run at one row and at the most rows that will be asked for, so that the
 runtime's arenas have their final size, and the golden vectors came out right.
