@@ -52,7 +52,7 @@ def _same_opset(first: Model, second: Model) -> tuple[onnx.ModelProto, onnx.Mode
     for model in (first, second):
         proto = onnx.ModelProto()
         proto.CopyFrom(model.proto)
-        proto = raise_opset(proto, model.weight_bytes, target)
+        proto = raise_opset(proto, model.weight_bytes, target, target)
         converted = replace(model, proto=proto)
         if converted.opset != target:
             raise ModelError(

@@ -15,7 +15,7 @@ import onnx
 from onnx import inliner, version_converter
 
 from partitioner.graph.model import Model, opset_of
-from partitioner.graph.passes import OLDEST_IR, OLDEST_OPSET, PREFERRED_OPSET
+from partitioner.graph.passes import OLDEST_IR
 from partitioner.graph.runtime import LARGE_BYTES, open_session
 from partitioner.graph.walk import bodies
 
@@ -29,12 +29,11 @@ def inline_functions(proto: onnx.ModelProto) -> onnx.ModelProto:
     return inliner.inline_local_functions(proto) if proto.functions else proto
 
 
-def raise_opset(proto: onnx.ModelProto, weight_bytes: int, target: int = PREFERRED_OPSET) -> onnx.ModelProto:
-    """The same graph at a newer opset, where it is older than `OLDEST_OPSET` (or than an explicit `target`) and can be
-    converted; otherwise as it is. Whoever needs the newer opset looks at what came out."""
+def raise_opset(proto: onnx.ModelProto, weight_bytes: int, target: int, oldest: int) -> onnx.ModelProto:
+    """The same graph at opset `target`, where it is older than `oldest` and can be converted; otherwise as it is. Whoever
+    needs the newer opset looks at what came out."""
     proto.ir_version = max(proto.ir_version, OLDEST_IR)
-    wanted_from = OLDEST_OPSET if target == PREFERRED_OPSET else target
-    if opset_of(proto) >= wanted_from or weight_bytes > LARGE_BYTES:
+    if opset_of(proto) >= oldest or weight_bytes > LARGE_BYTES:
         return proto
     try:
         return version_converter.convert_version(proto, target)

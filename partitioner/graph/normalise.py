@@ -57,7 +57,7 @@ def structured(model: Model) -> onnx.ModelProto:
     passes.drop_initializer_inputs(proto)
     passes.sort_nodes(proto, model.name)
     passes.forget_shapes(proto)
-    proto = raise_opset(proto, model.weight_bytes)
+    proto = raise_opset(proto, model.weight_bytes, passes.PREFERRED_OPSET, passes.OLDEST_OPSET)
     passes.forget_shapes(proto)
     passes.drop_initializer_inputs(proto)
     passes.hold_constants(proto)
