@@ -4,8 +4,8 @@ Decoding writes straight into its destination, the row's place in a batch-shaped
 copied exactly once. Sizes are checked before a byte is touched, and a JPEG's header before its pixels: a stream that
 claims to be larger than its place is refused, not decoded and cropped.
 
-Rejected: PIL (1.6 times as long for a 192×192 image, and cannot decode into a buffer); a generic `encode(tensors) -> one frame` (a frame for each
-tensor lets the receiver check and place each one alone); multiplying by the reciprocal scale in int8 (differs from the
+Rejected: PIL (1.6 times as long for a 192×192 image, and cannot decode into a buffer); one frame for all tensors (a frame
+for each lets the receiver check and place each one alone); multiplying by the reciprocal scale in int8 (differs from the
 documented `round(x / scale)` in the last place, so that an independent client would not agree with us to the byte).
 
 NaN in int8 becomes 0, infinities become the ends of the range. raw passes every bit pattern.
