@@ -52,7 +52,10 @@ Watch = Callable[[Phase, State, PhaseResult], None]
 
 
 class Course:
-    """Everything that is played on one rig. `frames` are the images, `known` their references."""
+    """Everything that is played on one rig. `frames` are the images, `known` their references.
+
+    `player`, there once it is entered, plays single phases.
+    """
 
     def __init__(
         self, rig: Rig, settings: DemoSettings, plans: Plans, frames: Sequence[Array], known: References, watch: Watch
@@ -69,7 +72,7 @@ class Course:
     def __enter__(self) -> Course:
         for name, switch in self._switches.items():
             self._clients[name] = tapped_client(self._rig.endpoint(name), f"demo-{name}", switch)
-        self._player = Player(
+        self.player = Player(
             {name: (client, self._switches[name]) for name, client in self._clients.items()},
             self._frames,
             self._settings.stream.rate_hz,
@@ -81,18 +84,18 @@ class Course:
         for client in self._clients.values():
             client.close()
 
-    def warm(self, deadline_ms: float) -> bool:
-        """Ask until both plans are answered, by the cloud where there is one; False where the cloud does not answer.
-
-        Raises `HeadtailError` where an agent cannot be reached.
-        """
+    def attach(self) -> None:
+        """Block until the clients have found their agents. Raises `HeadtailError` where one cannot be reached."""
         for name, client in self._clients.items():
             if not client.wait_attached(ATTACH_S):
                 raise HeadtailError(f"the agent {name!r} cannot be reached at {self._rig.endpoint(name)}")
+
+    def warm(self, deadline_ms: float, limit_s: float = WARM_S) -> bool:
+        """Ask until both plans are answered, by the cloud where there is one; False where that takes over `limit_s`."""
         warmed = True
         for agent, source in (("control", "edge"), ("edge", "cloud")):
             for plan in (self._plans.main, self._plans.forced):
-                warmed &= self._warm(self._clients[agent], plan, source, deadline_ms)
+                warmed &= self._warm(self._clients[agent], plan, source, deadline_ms, limit_s)
         return warmed
 
     def find_deadline(self) -> Deadline:
@@ -143,7 +146,7 @@ class Course:
             so_far = summarise(phase, ledger.close(None), deadline_ms, began_ns, (), LatenessFigures(), False)
             self._watch(phase, "running", so_far)
 
-        played = self._player.play(phase, model, deadline_ms, plant, progress)
+        played = self.player.play(phase, model, deadline_ms, plant, progress)
         machine = self._rig.monitor.take()
         stalled = self._settings.noise.stalled(machine)
         entries = played.ledger.close(self._known)
@@ -175,12 +178,12 @@ class Course:
         """Wait until the agent uses again what a phase that is to be repeated had taken from it."""
         self._rig.wait_ready()
         if phase.kind not in ("control", "both-killed", "nodes-back"):
-            self._warm(self._clients["edge"], self._plans.main, "cloud", deadline_ms)
+            self._warm(self._clients["edge"], self._plans.main, "cloud", deadline_ms, WARM_S)
 
-    def _warm(self, client: Client, plan: str, source: str, deadline_ms: float) -> bool:
+    def _warm(self, client: Client, plan: str, source: str, deadline_ms: float, limit_s: float) -> bool:
         """Ask until enough answers in a row came from `source`; False where they do not come in time."""
         period_ns = round(1e9 / self._settings.stream.rate_hz)
-        end_ns = time.monotonic_ns() + round(WARM_S * 1e9)
+        end_ns = time.monotonic_ns() + round(limit_s * 1e9)
         due_ns, in_a_row, number = time.monotonic_ns(), 0, 0
         with client.stream(period_ms=period_ns / 1e6, deadline_ms=deadline_ms, latest_wins=False, model=plan) as stream:
             while in_a_row < WARM_ANSWERS and due_ns < end_ns:

@@ -15,7 +15,7 @@ import msgspec
 import typer
 from rich.console import Console
 
-from hil.course import Course, Plans
+from hil.course import WARM_S, Course, Plans
 from hil.demo_board import DemoBoard
 from hil.demo_settings import DemoSettings
 from hil.drawing import draw
@@ -44,7 +44,7 @@ FINISH_S = 3.0
 
 class Show(msgspec.Struct, frozen=True):
     """What is to be played: the settings, the two plans, the images, where files go, when it all began, what the plans
-    were made for, what the scheduler granted, and a fault that is planted, if any."""
+    were made for, how long the cloud may take to warm up, what the scheduler granted, and a fault that is planted, if any."""
 
     settings: DemoSettings
     main: Planned
@@ -53,6 +53,7 @@ class Show(msgspec.Struct, frozen=True):
     folder: Path
     began_s: float
     planned_ms: float
+    warm_s: float = WARM_S
     weight: tuple[str, ...] = ()
     plant: Plant | None = None
 
@@ -93,7 +94,9 @@ def main(
     stream = settings.stream
     images = make_frames(stream.images, stream.height, stream.width, stream.seed)
     pixels = tuple(image.pixels for image in images)
-    report = play(Show(settings, chosen, forced, pixels, folder, began_s, planned_ms, weight, fault), board)
+    report = play(
+        Show(settings, chosen, forced, pixels, folder, began_s, planned_ms, weight=weight, plant=fault), board
+    )
     pictures = draw_rungs(chosen, images[0], folder)
     report = msgspec.structs.replace(report, images=tuple(str(path) for _, path in pictures))
     paths = [folder / "report.json", *([json] if json else []), folder / "report.html"]
@@ -127,12 +130,13 @@ def play(show: Show, board: DemoBoard) -> Report:
     with Rig(show.folder, bundles, settings.device.slowdown, settings.links.good, settings.noise.late_ms) as rig:
         rig.wait_ready()
         with Course(rig, settings, names, frames, known, board.watch) as course:
+            course.attach()
             board.say("looking for the smallest deadline that holds without a cloud")
             deadline = course.find_deadline()
             needed_ms = max(split_needs_ms(show.forced.bundle.plan), deadline.ms)
             split_ms = first_with_room(settings.deadline.split_choices_ms, needed_ms)
             board.say(f"{deadline.why} The forced split is asked for at {split_ms:g} ms.")
-            warmed = course.warm(max(split_ms, deadline.ms))
+            warmed = course.warm(max(split_ms, deadline.ms), show.warm_s)
             board.expect(phases)
             ends_s = show.began_s + settings.time.budget_s - FINISH_S
             results = course.play_all(phases, deadline.ms, split_ms, show.plant, ends_s)

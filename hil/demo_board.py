@@ -31,7 +31,9 @@ class DemoBoard:
 
     def say(self, words: str) -> None:
         """Tell a step, with the time since the demo began."""
-        self._console.print(f"[{time.monotonic() - self._began_s:5.1f} s] {words}", highlight=False, markup=False)
+        self._console.print(
+            f"[{time.monotonic() - self._began_s:5.1f} s] {words}", highlight=False, markup=False, soft_wrap=True
+        )
 
     def detail(self, words: str) -> None:
         """Tell a part of a step, where somebody is watching."""
