@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from heapq import heappop, heappush
 
 from edge.account import local_stages
+from edge.admission import refusal
 from edge.balance import NOT_INSURED, Candidate, Insured
 from edge.cloud_way import CloudWay
 from edge.hold import HoldMargin
@@ -78,6 +79,7 @@ class Broker:
         self._last_id = 0
         self._hold = HoldMargin(settings.insurance)
         self._wake_at = 0
+        self._nodes_due: int | None = None
         self.counters: Counter[str] = Counter()
 
     def handle(self, event: Event, now: int) -> list[Action]:
@@ -116,9 +118,17 @@ class Broker:
 
     def _arrived(self, request: Request, now: int, out: list[Action]) -> None:
         plan = self._plans.get(request.plan)
-        refusal = self._refusal(request, plan, now)
-        if plan is None or refusal is not None:
-            out.append(Resolve(request.client, request.sequence, refusal or Rejected("no-route")))
+        why = refusal(
+            request,
+            plan,
+            known=(request.client, request.sequence) in self._by_client,
+            open_now=len(self._open),
+            max_open=self._settings.limits.max_open,
+            decide_by=request.deadline_ns - self._guard_ns,
+            now=now,
+        )
+        if plan is None or why is not None:
+            out.append(Resolve(request.client, request.sequence, why or Rejected("no-route")))
             return
         if request.stream and request.latest_wins:
             self._supersede(request, now, out)
@@ -142,17 +152,6 @@ class Broker:
         if way is not None:
             self._try(open_, way, exploring, now, out)
         self._reconsider(open_, now, out)
-
-    def _refusal(self, request: Request, plan: Plan | None, now: int) -> Rejected | None:
-        if plan is None:
-            return Rejected("no-route", f"contract {request.plan[:12]} is not served here")
-        if len(self._open) >= self._settings.limits.max_open:
-            return Rejected("too-many-open", f"{len(self._open)} requests are open")
-        if (request.client, request.sequence) in self._by_client:
-            return Rejected("duplicate", f"sequence {request.sequence} is open already")
-        if now >= request.deadline_ns - self._guard_ns:
-            return Rejected("expired", "the deadline is past, or too near to do anything")
-        return None
 
     def _choose(self, open_: Open, now: int) -> tuple[Candidate | None, Insured, bool]:
         """The rung, the way through the cloud, and whether that is only explored. Work before sending counts against the
@@ -451,12 +450,13 @@ class Broker:
             elif now >= open_.resolve_by:
                 self._cloud_silent(open_, now)
                 self._resolve(open_, Missed(open_.stage_at_fault(), open_.trouble), out)
-        actions, lost, stalled = self.nodes.tick(now)
-        out += actions
-        for node in lost:
-            self._lost(node, now, out)
-        for node in stalled:
-            self._give_up(node, now, out, lost=False)
+        if self._nodes_due is not None and now >= self._nodes_due:
+            actions, lost, stalled = self.nodes.tick(now)
+            out += actions
+            for node in lost:
+                self._lost(node, now, out)
+            for node in stalled:
+                self._give_up(node, now, out, lost=False)
 
     def _cloud_silent(self, open_: Open, now: int) -> None:
         """The cloud did not answer in time: what that says about the link."""
@@ -477,7 +477,8 @@ class Broker:
     def _wake(self, now: int, out: list[Action]) -> None:
         while self._timers and self._timers[0][1] not in self._open:
             heappop(self._timers)
-        times = [t for t in (self.nodes.next_wakeup(), self.scheduler.next_expiry()) if t is not None]
+        self._nodes_due = self.nodes.next_wakeup()
+        times = [t for t in (self._nodes_due, self.scheduler.next_expiry()) if t is not None]
         if self._timers:
             times.append(self._timers[0][0])
         if times:

@@ -218,17 +218,22 @@ class Nodes:
 
     def next_wakeup(self) -> int | None:
         """When `tick` is due next."""
-        times: list[int] = []
+        stall_ns = int(self._link.stall_ms * MS)
+        soonest: int | None = None
         for node in self.by_name.values():
-            if node.probe_up:
-                times.append(node.probe_at)
-            if node.state in (State.GREETING, State.STALLED):
-                times.append(node.hello_at)
-            if node.state is State.PAUSED:
-                times.append(node.return_at)
-            if node.state is State.UP and node.out:
-                times.append(min(s.predicted_ns for s in node.out.values()) + int(self._link.stall_ms * MS) + 1)
-        return min(times, default=None)
+            state = node.state
+            at = node.probe_at if node.probe_up else None
+            if state is State.UP:
+                for sent in node.out.values():
+                    overdue = sent.predicted_ns + stall_ns + 1
+                    at = overdue if at is None or overdue < at else at
+            elif state in (State.GREETING, State.STALLED):
+                at = node.hello_at if at is None or node.hello_at < at else at
+            elif state is State.PAUSED:
+                at = node.return_at if at is None or node.return_at < at else at
+            if at is not None and (soonest is None or at < soonest):
+                soonest = at
+        return soonest
 
     def _greet(self, node: Node, now: int) -> list[Action]:
         node.state = State.GREETING

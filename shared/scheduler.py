@@ -4,7 +4,8 @@ The scheduler never acts. Its owner (`edge.broker`, `cloud.session`) submits job
 `schedule(now)` after each event: the result says what to launch and which jobs are given up. Two policies live here as
 plain functions, so that they can be read, tested and replaced in one place:
 
-* `least_predicted_finish` picks where work goes: among the executors of a process, and (by `edge.balance`) among nodes;
+* `least_predicted_finish` picks where a request goes: `edge.balance` asks it among nodes (the idle executors of one process
+  are all alike);
 * `Scheduler.schedule` picks what goes next: the most important class first, earliest deadline first inside it, batched as
   `shared.batcher` says, unless that would break a promise of the reserve.
 
@@ -125,11 +126,12 @@ class Scheduler:
             return NOTHING
         expired = self._give_up(now)
         runs: list[Run] = []
-        while (executor := self._idle(now)) is not None:
-            run = self._next(executor, now)
-            if run is None:
-                break
-            runs.append(run)
+        for executor, busy in enumerate(self._busy):
+            if busy is None and self._queue:
+                run = self._next(executor, now)
+                if run is None:
+                    break
+                runs.append(run)
         return Decision(tuple(runs), tuple(expired))
 
     def predicted_finish(self, job: Job, now: int) -> int:
@@ -151,6 +153,8 @@ class Scheduler:
 
     def next_expiry(self) -> int | None:
         """When the next waiting job can no longer be on time, in nanoseconds: `schedule` must be called by then."""
+        if not self._queue:
+            return None
         return min((j.deadline_ns - self.latency.typical(j.key, j.rows) + 1 for j in self._queue.heads()), default=None)
 
     def max_rows(self, contract: str) -> int:
@@ -178,10 +182,6 @@ class Scheduler:
         for job in late:
             self._queue.remove(job.id)
         return late
-
-    def _idle(self, now: int) -> int | None:
-        offer = least_predicted_finish([Offer(i, now) for i, run in enumerate(self._busy) if run is None])
-        return None if offer is None else offer.place
 
     def _next(self, executor: int, now: int) -> Run | None:
         for head in self._queue.heads():
