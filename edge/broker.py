@@ -430,12 +430,8 @@ class Broker:
     def _supersede(self, request: Request, now: int, out: list[Action]) -> None:
         """A newer frame takes the place of the stream's open one, which keeps the answer that it has, if any."""
         older = self._open.get(self._streams.get((request.client, request.stream), 0))
-        if older is None:
-            return
-        if older.held is not None:
-            self._deliver_held(older, now, out)
-        else:
-            self._resolve(older, Superseded(), out)
+        if older is not None:
+            self._end(older, Superseded(), now, out)
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -444,12 +440,9 @@ class Broker:
             open_ = self._open.get(heappop(self._timers)[1])
             if open_ is None:
                 continue
-            if open_.held is not None and now >= open_.hold_until:
+            if now >= open_.resolve_by or (open_.held is not None and now >= open_.hold_until):
                 self._cloud_silent(open_, now)
-                self._deliver_held(open_, now, out)
-            elif now >= open_.resolve_by:
-                self._cloud_silent(open_, now)
-                self._resolve(open_, Missed(open_.stage_at_fault(), open_.trouble), out)
+                self._end(open_, Missed(open_.stage_at_fault(), open_.trouble), now, out)
         if self._nodes_due is not None and now >= self._nodes_due:
             actions, lost, stalled = self.nodes.tick(now)
             out += actions
@@ -469,10 +462,14 @@ class Broker:
         for node in self.nodes.by_name.values():
             node.offset.reset()
         for open_ in list(self._open.values()):
-            if open_.held is not None:
-                self._deliver_held(open_, now, out)
-            else:
-                self._resolve(open_, Missed("client", "the host was suspended"), out)
+            self._end(open_, Missed("client", "the host was suspended"), now, out)
+
+    def _end(self, open_: Open, without: Outcome, now: int, out: list[Action]) -> None:
+        """Deliver what is held, or `without` where nothing is."""
+        if open_.held is not None:
+            self._deliver_held(open_, now, out)
+        else:
+            self._resolve(open_, without, out)
 
     def _wake(self, now: int, out: list[Action]) -> None:
         while self._timers and self._timers[0][1] not in self._open:
