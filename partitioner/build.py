@@ -22,7 +22,7 @@ from partitioner.choose import WHOLE
 from partitioner.cost import Candidate
 from partitioner.graph.split import Chain, split
 from partitioner.graph.weights import write_programs
-from partitioner.options import PlanOptions
+from partitioner.options import PlanOptions, check_options
 from partitioner.profile import load_segments, profile_bundle
 from partitioner.report import Findings, render
 from partitioner.running import Tensors
@@ -71,9 +71,10 @@ def make_plan(options: PlanOptions, progress: Progress = lambda _: None) -> Path
 def make(options: PlanOptions, progress: Progress = lambda _: None) -> Made:
     """As `make_plan`, with all that was found on the way."""
     began = time.monotonic()
-    study = begin(options, progress)
-    weighing = weigh(study, progress)
+    check_options(options)
     with _workshop(options.out) as folder:
+        study = begin(options, progress)
+        weighing = weigh(study, progress)
         progress("writing the segments")
         chains = _chains(study, weighing)
         programs = write_programs(chains, folder)

@@ -23,7 +23,7 @@ COMMANDS = (
         "verify",
         "Prove a plan on a cloud node of its own.",
         "hil.verify:main",
-        extra="demo",
-        requires=("zmq", "onnxruntime", "simplejpeg"),
+        extra="cloud",
+        requires=("zmq", "onnxruntime", "simplejpeg", "psutil"),
     ),
 )

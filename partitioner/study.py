@@ -10,7 +10,7 @@ from partitioner.calibration import Calibration, divide, load_sources, probe_row
 from partitioner.graph.cuts import CandidateCut, cut_at, find_cuts
 from partitioner.graph.model import Model
 from partitioner.graph.recipe import Recipe, build
-from partitioner.options import PlanOptions, check_options
+from partitioner.options import PlanOptions
 from partitioner.running import Part, Tensors, load_part, named
 from partitioner.timing import Pace
 
@@ -79,11 +79,10 @@ class Study:
 
 
 def begin(options: PlanOptions, progress: Progress) -> Study:
-    """Load and normalise the model, find its cuts, and run it on the calibration data.
+    """Load and normalise the model, find its cuts, and run it on the calibration data. The options have been checked.
 
     Raises `UserError` for what the user must change, `ModelError` for a model that cannot be used.
     """
-    check_options(options)
     effort = QUICK if options.quick else THOROUGH
     progress("reading and normalising the model")
     recipe = Recipe(options.model, options.shapes, options.preprocess, options.postprocess)
