@@ -4,11 +4,11 @@ Each turn handles completions, then messages, then arrivals, then the timer, and
 whether something came in meanwhile: a loop that was stalled never fires a guard whose answer waits in a socket. Between
 turns it blocks on one epoll descriptor; the timer is a timerfd, since epoll's own timeout rounds to milliseconds.
 
-The loop is measured (three times a raw echo at most), so that a turn with nothing to do makes no objects: sources are a flat
-tuple, the timer (up to 30 µs on a virtual machine) is set only for a wake-up earlier than the one that it is set for, so that
-it may come once for nothing, and threads that put events write to a descriptor only
-while the loop sleeps. Rejected: asyncio (rounds timers, and costs 50 to 100 µs a round trip), a thread for each socket (a
-switch of threads for each message).
+The loop is measured (three times a raw echo at most), so that a turn with nothing to do makes no objects: sources are a
+flat tuple, threads that put events write to a descriptor only while the loop sleeps, and the timer (setting it takes up to
+30 µs on a virtual machine) is set only for a wake-up earlier than the one it is set for, so that it may come once for
+nothing. Rejected: asyncio (rounds timers, and costs 50 to 100 µs a round trip), a thread for each socket (a switch of
+threads for each message).
 
 Whatever the machine raises leaves `run()` with a note of the event at fault: the process stops and tells its story.
 """
