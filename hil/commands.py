@@ -12,4 +12,11 @@ COMMANDS = (
         extra="demo",
         requires=("zmq", "onnxruntime", "onnx", "scipy", "simplejpeg", "psutil", "PIL", "skimage"),
     ),
+    Command(
+        "bench",
+        "Measure the round trip through headtail beside a raw echo.",
+        "hil.bench:main",
+        extra="dev",
+        requires=("zmq", "onnxruntime", "onnx", "msgpack"),
+    ),
 )

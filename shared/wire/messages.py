@@ -97,8 +97,8 @@ class Reply(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="reply"):
 
 
 class Refusal(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="refusal"):
-    """No answer will come for this attempt. `reason`: `expired`, `overload`, `credit`, `contract`, `input`, `hello`,
-    `duplicate`, `failed`, `draining`, `cancelled`."""
+    """No answer will come for this attempt. `reason`: `expired`, `overload`, `credit`, `contract`, `input`, `size`,
+    `hello`, `duplicate`, `failed`, `cancelled`."""
 
     incarnation: int
     sequence: int
