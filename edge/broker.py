@@ -55,7 +55,7 @@ from shared.settings import EdgeSettings
 from shared.wire.messages import Bye, Cancel, Infer, ProbeReply, Refusal, Reply, Welcome
 
 MAX_ATTEMPTS = 3
-RETRY = frozenset({"overload", "credit", "expired", "draining", "failed", "hello", "contract"})
+RETRY = frozenset({"overload", "credit", "expired", "failed", "hello", "contract"})
 """Refusals after which another node may still answer."""
 
 
