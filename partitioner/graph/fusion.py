@@ -1,10 +1,11 @@
 """Which values are borders: not inside a group of operators that the runtime joins into one kernel.
 
 A cut inside such a group is slower, since both sides lose the kernel, and not bit-equal. What is joined is not guessed
-from patterns: the runtime optimises the graph, and a value that is left is a border. Two rules of our own come on top.
+from patterns: the runtime optimises the graph, and a value that is left is a border. Rules of our own come on top.
 A value that one cheap operator then only maps element by element is no border, the mapped value is as good and later.
 And a value that was widened from a smaller one (dequantised, cast from pixels) is no border: the smaller one is a
-fourth of the bytes, and cutting on the float side of a quantised pair shifts results by a quantum.
+fourth of the bytes, and cutting on the float side of a quantised pair shifts results by a quantum. The same holds for
+an input that was only laid out anew: it is no smaller, and an image codec could no longer write it.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ ELEMENTWISE = frozenset(
 )  # fmt: skip
 """Operators that give an element for each element, where all but one of their inputs are constants."""
 
+LAYOUTS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+"""Operators that only lay out anew what they are given."""
+
 
 def borders(model: Model, facts: Mapping[str, Fact]) -> set[str]:
     """Names of the values at which a cut falls between kernels.
@@ -42,14 +46,17 @@ def borders(model: Model, facts: Mapping[str, Fact]) -> set[str]:
     made_by, users = producers(graph), consumers(graph)
     fixed = initializer_names(graph)
     fixed.update(name for index in constant_nodes(graph) for name in node_outputs(graph.node[index]))
-    outputs = {value.name for value in graph.output}
+    inputs, outputs = {spec.name for spec in model.inputs}, {value.name for value in graph.output}
     left = surviving_values(model)
     found: set[str] = set()
     for name, index in made_by.items():
-        if name in fixed:
+        node = graph.node[index]
+        if name in fixed or (
+            node.op_type in LAYOUTS and _variable_input(node, fixed) in inputs and name not in outputs
+        ):
             continue
         inner = name in outputs or (name in left and not _mapped_on(name, graph, users, facts, fixed))
-        if inner and not _widened(graph.node[index], name, facts, fixed):
+        if inner and not _widened(node, name, facts, fixed):
             found.add(name)
     return found
 
