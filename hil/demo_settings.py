@@ -38,7 +38,15 @@ class DeadlineGroup(Group, frozen=True):
     choices_ms: Annotated[tuple[Milliseconds, ...], Meta(min_length=1)] = (10.0, 15.0, 20.0, 30.0)
     hold_share: Share = 0.99
     trial_frames: Annotated[int, Meta(ge=20, le=100_000)] = 100
-    split_choices_ms: Annotated[tuple[Milliseconds, ...], Meta(min_length=1)] = (10.0, 15.0, 20.0, 30.0, 40.0, 60.0)
+    split_choices_ms: Annotated[tuple[Milliseconds, ...], Meta(min_length=1)] = (
+        10.0,
+        15.0,
+        20.0,
+        25.0,
+        30.0,
+        40.0,
+        60.0,
+    )
 
 
 class DeviceGroup(Group, frozen=True):

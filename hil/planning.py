@@ -31,7 +31,7 @@ CALIBRATION_IMAGES = 24
 CALIBRATION_SCALE = 3
 RUNS = 20
 
-MARGIN_MS = 2.0
+MARGIN_MS = 3.0
 """What a local answer needs beside its execution: two processes, their messages, the agent's guard."""
 
 Progress = Callable[[str], None]

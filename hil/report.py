@@ -105,7 +105,7 @@ def write_json(report: Report, path: Path) -> None:
 def _cut_line(plan: Plan, index: int) -> str:
     cut = plan.cuts[index]
     tensors = ", ".join(f"{spec.name} {spec.dtype}{list(spec.shape)}" for spec in cut.tensors)
-    return f"{index}: {cut.name} ({tensors})" if cut.name != tensors else tensors
+    return f"{index}, {cut.name}: {tensors}"
 
 
 def _rung_line(plan: Plan, index: int) -> str:

@@ -18,13 +18,13 @@ h1 { font-size: 24px; margin: 0 0 4px; } h2 { font-size: 18px; margin: 32px 0 8p
 p { margin: 4px 0; max-width: 100ch; } small, .faint { color: #6b7280; }
 .verdict { display: inline-block; padding: 2px 12px; border-radius: 12px; color: #fff; font-weight: 600; }
 .holds { background: #15803d; } .fails { background: #dc2626; }
-.card { background: #fff; border: 1px solid #e5e7eb; border-radius: 8px; padding: 12px 14px; }
+.card { overflow-x: auto; background: #fff; border: 1px solid #e5e7eb; border-radius: 8px; padding: 12px 14px; }
 .panels { display: grid; grid-template-columns: repeat(auto-fit, minmax(540px, 1fr)); gap: 14px; }
 .images { display: flex; flex-wrap: wrap; gap: 14px; }
 .images img { width: 384px; image-rendering: pixelated; display: block; }
 table { border-collapse: collapse; width: 100%; font-size: 13px; }
 th, td { text-align: right; padding: 3px 8px; border-bottom: 1px solid #e5e7eb; white-space: nowrap; }
-th { color: #6b7280; font-weight: 600; } .words { text-align: left; white-space: pre-line; }
+th { color: #6b7280; font-weight: 600; } .words { text-align: left; white-space: pre; } td.long { white-space: normal; }
 .yes { color: #15803d; font-weight: 600; } .no { color: #dc2626; font-weight: 600; }
 ul { margin: 4px 0; padding-left: 20px; } code { font-size: 12px; overflow-wrap: anywhere; }
 """
@@ -107,8 +107,8 @@ def _rules(report: Report) -> str:
     titles = {result.name: result.title for result in report.phases}
     rows = [
         f'<tr><td class="{"yes" if rule.holds else "no"}">{"holds" if rule.holds else "broken"}</td>'
-        f'<td class="words">{escape(titles.get(rule.phase, rule.phase) or "all phases")}</td>'
-        f'<td class="words">{escape(rule.expected)}</td><td class="words">{escape(rule.found)}</td></tr>'
+        f'<td class="words long">{escape(titles.get(rule.phase, rule.phase) or "all phases")}</td>'
+        f'<td class="words long">{escape(rule.expected)}</td><td class="words long">{escape(rule.found)}</td></tr>'
         for rule in report.verdict.rules
     ]
     head = '<tr><th></th><th class="words">phase</th><th class="words">expected</th><th class="words">found</th></tr>'
