@@ -42,7 +42,7 @@ check-mypy: .venv/.dev
 check-pyright: .venv/.dev
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
-bench: .venv/.demo
+bench: .venv/.dev
 	$(BIN)/headtail bench
 
 fmt: .venv/.dev

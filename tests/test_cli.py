@@ -137,7 +137,7 @@ def test_the_packages_of_headtail_define_the_verbs_of_the_manual() -> None:
     assert [command.name for command in found] == ["bench", "cloud", "demo", "edge", "inspect", "plan", "verify"]
     for command in found:
         assert command.summary.endswith(".")
-        assert command.extra in {"edge", "cloud", "plan", "demo"}
+        assert command.extra in {"edge", "cloud", "plan", "demo", "dev"}
         assert command.requires
 
 
