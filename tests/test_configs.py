@@ -14,7 +14,11 @@ from shared.settings import CloudSettings, EdgeSettings, NodeAddress
 from shared.settings_file import load, load_cloud, load_edge
 
 CONFIGS = Path(__file__).parent.parent / "configs"
-KINDS: dict[str, type[msgspec.Struct]] = {"edge.toml": EdgeSettings, "cloud.toml": CloudSettings, "demo.toml": DemoSettings}
+KINDS: dict[str, type[msgspec.Struct]] = {
+    "edge.toml": EdgeSettings,
+    "cloud.toml": CloudSettings,
+    "demo.toml": DemoSettings,
+}
 
 
 @pytest.mark.parametrize("name", KINDS)
