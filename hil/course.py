@@ -32,10 +32,10 @@ BETWEEN_S = 0.4
 
 
 class Deadline(msgspec.Struct, frozen=True):
-    """The deadline in use, whether the control held it, and a sentence that says why it is this one."""
+    """The deadline in use, what a local answer took there (p50), and a sentence that says why it is this one."""
 
     ms: float
-    held: bool
+    local_ms: float
     why: str
 
 
@@ -103,16 +103,18 @@ class Course:
         wanted = self._settings.deadline
         choices = ", ".join(f"{choice:g}" for choice in wanted.choices_ms)
         shares: list[str] = []
+        local_ms = 0.0
         for choice in wanted.choices_ms:
-            share = self._control_share(choice)
-            shares.append(f"{share:.1%} at {choice:g} ms")
-            if share >= wanted.hold_share:
+            trial = self._control_trial(choice)
+            local_ms = trial.p50_ms
+            shares.append(f"{trial.on_time_share:.1%} at {choice:g} ms")
+            if trial.on_time_share >= wanted.hold_share:
                 held = f"is the smallest of {choices} ms that an agent without a cloud held"
                 why = f"{choice:g} ms {held} for {wanted.hold_share:.0%} of its frames ({', '.join(shares)})."
-                return Deadline(choice, True, why)
+                return Deadline(choice, local_ms, why)
         last = wanted.choices_ms[-1]
         why = f"None of {choices} ms was held without a cloud ({', '.join(shares)}); {last:g} ms is used."
-        return Deadline(last, False, why)
+        return Deadline(last, local_ms, why)
 
     def play_all(
         self, phases: Sequence[Phase], deadline_ms: float, split_ms: float, plant: Plant | None, ends_s: float
@@ -159,15 +161,15 @@ class Course:
         control = next((r.on_time_share for r in reversed(before) if r.kind == "control"), 0.0)
         return all(rule.holds for rule in own_rules(result)) and result.on_time_share >= control - BELOW_CONTROL
 
-    def _control_share(self, deadline_ms: float) -> float:
-        """The on-time share of a short trial without a cloud; of a very short one where that is hopeless already."""
+    def _control_trial(self, deadline_ms: float) -> PhaseResult:
+        """A short trial without a cloud; a very short one where that is hopeless already."""
         look = self._trial(LOOK_FRAMES, deadline_ms)
         if look.on_time_share < HOPELESS and not look.machine_stalled:
-            return look.on_time_share
+            return look
         trial = self._trial(self._settings.deadline.trial_frames, deadline_ms)
         if trial.machine_stalled and trial.on_time_share < self._settings.deadline.hold_share:
             trial = self._trial(self._settings.deadline.trial_frames, deadline_ms)
-        return trial.on_time_share
+        return trial
 
     def _trial(self, frames: int, deadline_ms: float) -> PhaseResult:
         return self._play(

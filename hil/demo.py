@@ -23,7 +23,7 @@ from hil.fetch import CENTERFACE, cache_folder, check_given, fetch
 from hil.frames import Frame, make_frames
 from hil.ledger import References
 from hil.phases import demo_phases
-from hil.planning import Planned, first_with_room, likely_deadline_ms, make_plans, split_needs_ms
+from hil.planning import Planned, likely_deadline_ms, make_plans, split_deadline_ms
 from hil.plant import Plant
 from hil.references import SingleProcess, only, references, telling_frames
 from hil.report import FORMAT, Report, environment, summary_of, write_json
@@ -133,8 +133,7 @@ def play(show: Show, board: DemoBoard) -> Report:
             course.attach()
             board.say("looking for the smallest deadline that holds without a cloud")
             deadline = course.find_deadline()
-            needed_ms = max(split_needs_ms(show.forced.bundle.plan), deadline.ms)
-            split_ms = first_with_room(settings.deadline.split_choices_ms, needed_ms)
+            split_ms = split_deadline_ms(show.forced.bundle.plan, deadline.ms, deadline.local_ms)
             board.say(f"{deadline.why} The forced split is asked for at {split_ms:g} ms.")
             warmed = course.warm(max(split_ms, deadline.ms), show.warm_s)
             board.expect(phases)

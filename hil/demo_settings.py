@@ -32,21 +32,11 @@ class StreamGroup(Group, frozen=True):
 
 class DeadlineGroup(Group, frozen=True):
     """How long an answer may take. The first of `choices_ms` that an agent without a cloud holds for `hold_share` of
-    `trial_frames` frames is used; the last where none is. The forced split is asked for at the first of
-    `split_choices_ms` that leaves time for head and rung one after the other."""
+    `trial_frames` frames is used; the last where none is. The forced split gets what its head takes in addition."""
 
     choices_ms: Annotated[tuple[Milliseconds, ...], Meta(min_length=1)] = (10.0, 15.0, 20.0, 30.0)
     hold_share: Share = 0.99
     trial_frames: Annotated[int, Meta(ge=20, le=100_000)] = 100
-    split_choices_ms: Annotated[tuple[Milliseconds, ...], Meta(min_length=1)] = (
-        10.0,
-        15.0,
-        20.0,
-        25.0,
-        30.0,
-        40.0,
-        60.0,
-    )
 
 
 class DeviceGroup(Group, frozen=True):

@@ -6,6 +6,7 @@ could be measured, so the cheaper rung is timed first, on its own; the control p
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -33,6 +34,9 @@ RUNS = 20
 
 MARGIN_MS = 3.0
 """What a local answer needs beside its execution: two processes, their messages, the agent's guard."""
+
+SPLIT_MARGIN_MS = 2.5
+"""What the forced split is given beyond the middle of what its parts take: their spread, and the agent's guard."""
 
 Progress = Callable[[str], None]
 
@@ -107,19 +111,21 @@ def make_plans(
     return _made(options, progress), _made(forced, lambda words: progress(f"forced split: {words}"))
 
 
-def split_needs_ms(plan: Plan) -> float:
-    """How long the forced split's head, its encoding and the cheapest rung take on the device, one after the other, with
-    the margin: what its deadline has to leave room for. Milliseconds."""
+def split_deadline_ms(plan: Plan, deadline_ms: float, local_ms: float) -> float:
+    """A deadline for the forced split, in whole milliseconds: `deadline_ms`, or more where the device needs it.
+
+    The device runs the head, encodes, and then runs the rung that insures the answer, one after the other. `local_ms` is
+    what a local answer alone was seen to take, from the client and back.
+    """
     profile = plan.profile("edge")
     if profile is None or not plan.routes:
-        return 0.0
+        return deadline_ms
     route = plan.routes[0]
-    rungs = [(rung.program, len(plan.programs[rung.program].segments)) for rung in plan.ladder]
-    times = {(t.program, t.first, t.last): t.p99_us for t in profile.ranges if t.batch == 1}
-    head_us = times.get((0, 0, route.cut), 0.0)
-    rung_us = min((times[program, 0, last] for program, last in rungs if (program, 0, last) in times), default=0.0)
+    head_us = next(
+        (t.p99_us for t in profile.ranges if (t.program, t.first, t.last, t.batch) == (0, 0, route.cut, 1)), 0.0
+    )
     encode_us = next((c.encode_us for c in profile.codecs if (c.cut, c.coding) == (route.cut, route.coding)), 0.0)
-    return (head_us + encode_us + rung_us) / 1e3 + MARGIN_MS
+    return max(deadline_ms, float(math.ceil(local_ms + (head_us + encode_us) / 1e3 + SPLIT_MARGIN_MS)))
 
 
 def _made(options: PlanOptions, progress: Progress) -> Planned:

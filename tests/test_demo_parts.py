@@ -6,6 +6,7 @@ import hashlib
 import zipfile
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from tiny import make_bundle
@@ -16,7 +17,7 @@ from hil.fetch import CENTERFACE, WheelFile, cache_folder, check_given, fetch
 from hil.frames import make_frames
 from hil.ledger import TOLERANCE, Claim, difference
 from hil.live import Board, Line, table_of
-from hil.planning import first_with_room
+from hil.planning import first_with_room, split_deadline_ms
 from hil.references import only, references, telling_frames
 from hil.services import Service, free_ports, to_toml
 from shared.bundle import load_bundle
@@ -213,3 +214,14 @@ def test_the_table_has_a_row_for_every_phase() -> None:
     cells = ("cloud 3", "whole 3", "exact 3", "3/3", "0", "0", "5.0", "6.0", "0.1")
     table = table_of(Board((Line("one", "done", cells), Line("two", "waiting"))))
     assert table.row_count == 2
+
+
+def test_the_forced_split_gets_what_its_head_takes_in_addition(tmp_path: Path) -> None:
+    plan = load_bundle(make_bundle(tmp_path, microseconds=3000.0)).plan
+    split = msgspec.structs.replace(plan, routes=tuple(route for route in plan.routes if route.cut == 2))
+    profile = split.profile("edge")
+    assert profile is not None
+    head_ms = next(t.p99_us for t in profile.ranges if (t.program, t.first, t.last, t.batch) == (0, 0, 2, 1)) / 1e3
+    assert split_deadline_ms(split, 10.0, 8.0) >= 8.0 + head_ms
+    assert split_deadline_ms(split, 10.0, 8.0) == int(split_deadline_ms(split, 10.0, 8.0))
+    assert split_deadline_ms(split, 500.0, 8.0) == 500.0
