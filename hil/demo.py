@@ -6,6 +6,7 @@ play the phases, judge, report. What each of them means is in the module that it
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from pathlib import Path
@@ -80,6 +81,7 @@ def main(
         settings = msgspec.structs.replace(settings, stream=msgspec.structs.replace(settings.stream, frames=frames))
     fault = _plant(plant)
     folder = _folder(out)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     weight = tuple(add_weight())
     sys.setswitchinterval(SWITCH_S)
     board = DemoBoard(Console(), began_s)

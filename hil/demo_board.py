@@ -72,7 +72,11 @@ class DemoBoard:
             style, word = ("green", "holds ") if rule.holds else ("bold red", "BROKEN")
             where = titles.get(rule.phase, "all phases")
             self._console.print(
-                f"{word}  {where}: {rule.expected}; found {rule.found}", style=style, highlight=False, markup=False
+                f"{word}  {where}: {rule.expected}; found {rule.found}",
+                style=style,
+                highlight=False,
+                markup=False,
+                soft_wrap=True,
             )
         words = "every rule holds" if verdict.holds else "a rule is broken"
         self._console.print(f"verdict: {words}", style="bold green" if verdict.holds else "bold red", highlight=False)

@@ -22,8 +22,8 @@ p { margin: 4px 0; max-width: 100ch; } small, .faint { color: #6b7280; }
 .panels { display: grid; grid-template-columns: repeat(auto-fit, minmax(540px, 1fr)); gap: 14px; }
 .images { display: flex; flex-wrap: wrap; gap: 14px; }
 .images img { width: 384px; image-rendering: pixelated; display: block; }
-table { border-collapse: collapse; width: 100%; font-size: 13px; }
-th, td { text-align: right; padding: 3px 8px; border-bottom: 1px solid #e5e7eb; white-space: nowrap; }
+table { border-collapse: collapse; width: 100%; font-size: 12.5px; }
+th, td { text-align: right; padding: 3px 6px; border-bottom: 1px solid #e5e7eb; white-space: nowrap; }
 th { color: #6b7280; font-weight: 600; } .words { text-align: left; white-space: pre; } td.long { white-space: normal; }
 .yes { color: #15803d; font-weight: 600; } .no { color: #dc2626; font-weight: 600; }
 ul { margin: 4px 0; padding-left: 20px; } code { font-size: 12px; overflow-wrap: anywhere; }
@@ -91,7 +91,7 @@ def _figures(results: Sequence[PhaseResult]) -> str:
         _row(
             "td",
             (
-                f"{number}. {result.title}", result.frames, result.on_time, result.late, result.missed, result.rejected,
+                f"{number}. {result.name}", result.frames, result.on_time, result.late, result.missed, result.rejected,
                 result.superseded, result.lost, result.duplicated, result.wrong, _counts(result.by_source),
                 _counts(result.by_rung), _counts(result.by_fidelity), f"{result.p50_ms:.2f}", f"{result.p99_ms:.2f}",
                 f"{result.machine_lateness_p99_ms:.2f}",

@@ -11,8 +11,8 @@ from html import escape
 
 from hil.results import PhaseResult, Point
 
-WIDTH, HEIGHT = 640, 210
-LEFT, RIGHT, TOP, BOTTOM = 46, 12, 26, 34
+WIDTH, HEIGHT = 640, 216
+LEFT, RIGHT, TOP, BOTTOM = 46, 12, 32, 34
 CLOUD, EDGE, BAD = "#2563eb", "#d97706", "#dc2626"
 INK, FAINT, GRID = "#1f2937", "#6b7280", "#e5e7eb"
 
@@ -104,16 +104,18 @@ def _svg(height: int, parts: list[str], title: str, width: int = WIDTH) -> str:
 
 
 def _faults(result: PhaseResult, x: Callable[[float], float]) -> Iterator[str]:
-    """A line for each fault; words of faults at one time are joined, and turn to the other side near the right border."""
+    """A line for each fault. Words of faults at one time are joined, those of later ones are higher or lower in turn, and
+    they stand on the other side of a line near the right border."""
     by_time: dict[float, list[str]] = {}
     for at_ms, words in result.faults:
         near = next((known for known in by_time if abs(known - at_ms) < 300), max(at_ms, 0.0))
         by_time.setdefault(near, []).append(words)
-    for at_ms, told in by_time.items():
-        at = x(at_ms)
+    for number, (at_ms, told) in enumerate(by_time.items()):
+        at, above = x(at_ms), 5 if number % 2 else 18
         anchor, shift = ("end", -4) if at > WIDTH * 0.7 else ("start", 4)
-        yield f'<line x1="{at:.1f}" y1="{TOP - 12}" x2="{at:.1f}" y2="{HEIGHT - BOTTOM}" stroke="{BAD}" stroke-width="1.5"/>'
-        yield _text(at + shift, TOP - 6, ", ".join(told), anchor=anchor, colour=BAD)
+        ends = f'x1="{at:.1f}" y1="{TOP - above - 9}" x2="{at:.1f}" y2="{HEIGHT - BOTTOM}"'
+        yield f'<line {ends} stroke="{BAD}" stroke-width="1.5"/>'
+        yield _text(at + shift, TOP - above, ", ".join(told), anchor=anchor, colour=BAD)
 
 
 def _look(point: Point) -> tuple[str, str]:
