@@ -110,8 +110,7 @@ class Node:
             return None if self._router.send(action) else SendFailed(action.link, action.message)
         if isinstance(action, Run):
             self._launches.started(action)
-        self._shop.perform(action)
-        return None
+        return self._shop.perform(action)
 
 
 def main(

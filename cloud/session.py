@@ -249,7 +249,7 @@ class Session:
                 self._reply(self._settle(job.id), result.outputs, event, now, out)
 
     def _failed(self, event: Failed, now: int, out: list[Action]) -> None:
-        launch, _ = self.scheduler.ended(event.run, None)
+        launch, _ = self.scheduler.failed(event.run, now)
         reason = "expired" if event.reason == "window" else "failed"
         for job in launch.jobs:
             if job.id in self._admitted:

@@ -155,24 +155,23 @@ class Broker:
 
     def _choose(self, open_: Open, now: int) -> tuple[Candidate | None, Insured, bool]:
         """The rung, the way through the cloud, and whether that is only explored. Work before sending counts against the
-        rung; it is left out where it would cost the promise."""
+        rung: a route whose head would cost the promise is none."""
         rung, insured = insure(self.scheduler, open_, 0, now)
-        way, exploring = self._find(open_, insured, now, without=None)
-        if way is not None and (head := self._ways.head(open_, way.index)) is not None:
+        nodes = self.nodes.usable(open_.request.plan)
+        rungs = {}
+        for index in range(len(open_.plan.routes)) if nodes else ():
+            head = self._ways.head(open_, index)
+            if head is None:
+                rungs[index] = (rung, insured)
+                continue
             before = self.scheduler.latency.pessimistic(head[0], open_.request.rows)
-            other, weaker = insure(self.scheduler, open_, before, now)
-            if insured.promised and not weaker.promised:
-                way = None
-            else:
-                rung, insured = other, weaker
-        open_.rung = rung
-        return way, insured, exploring
-
-    def _find(self, open_: Open, insured: Insured, now: int, without: Node | None) -> tuple[Candidate | None, bool]:
-        nodes = [n for n in self.nodes.usable(open_.request.plan) if n is not without]
-        way, exploring = self._ways.find(open_, nodes, insured, now)
+            other = insure(self.scheduler, open_, before, now)
+            if other[1].promised or not insured.promised:
+                rungs[index] = other
+        way, exploring = self._ways.find(open_, nodes, rungs, insured, now)
         self.counters["explored"] += exploring
-        return way, exploring
+        open_.rung, insured = (rung, insured) if way is None else rungs[way.index]
+        return way, insured, exploring
 
     # --- work for the device ------------------------------------------------------------------------------------------
 
@@ -227,7 +226,7 @@ class Broker:
                     self._attempt_over(open_, attempt, now, out)
 
     def _failed(self, event: Failed, now: int, out: list[Action]) -> None:
-        launch, _ = self.scheduler.ended(event.run, None)
+        launch, _ = self.scheduler.failed(event.run, now)
         for job in launch.jobs:
             self._job_lost(job.id, event.detail or event.reason, now, out)
 
@@ -252,7 +251,7 @@ class Broker:
             out.append(self._ways.ask(open_, attempt, now))
             return
         key, coding = head
-        flight = way.finish_ns - now - way.head_ns
+        flight = way.typical_ns - now - way.head_ns
         by = min(open_.resolve_by, max(now + way.head_ns, open_.resolve_by - flight))
         attempt.job = self._work.queue((open_.id, attempt.number), open_.request, key, coding, by, promised=False)
         attempt.alive = attempt.job != 0
@@ -269,7 +268,8 @@ class Broker:
             insured = NOT_INSURED
             if open_.rung is not None and (open_.held is not None or open_.waiting_rung):
                 insured = Insured(open_.rung.agreement, open_.resolve_by, True)
-            way, exploring = self._find(open_, insured, now, without=attempt.node)
+            nodes = [n for n in self.nodes.usable(open_.request.plan) if n is not attempt.node]
+            way, exploring = self._ways.find(open_, nodes, range(len(open_.plan.routes)), insured, now)
             if way is not None:
                 self._try(open_, way, exploring, now, out)
         self._reconsider(open_, now, out)

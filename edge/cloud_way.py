@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -43,12 +43,17 @@ class CloudWay:
             contract: tuple(_facts(contract, plan, r) for r in plan.routes) for contract, plan in plans.items()
         }
 
-    def find(self, open_: Open, nodes: Sequence[Node], insured: Insured, now: int) -> tuple[Candidate | None, bool]:
-        """The way to take among these nodes, and whether it is only an exploration. None where the device alone is as
-        good, or nothing is predicted on time. Where the device has no answer at all, the soonest is tried whatever its
-        prediction: the alternative is certain failure, and only a try can find out that a link has recovered."""
+    def find(
+        self, open_: Open, nodes: Sequence[Node], routes: Iterable[int], insured: Insured, now: int
+    ) -> tuple[Candidate | None, bool]:
+        """The way to take among these nodes and routes (by index), and whether it is only an exploration.
+
+        None where the device alone is as good, or nothing is predicted on time. Where the device has no answer at all, the
+        soonest is tried whatever its prediction: the alternative is certain failure, and only a try can find out that a link
+        has recovered.
+        """
         facts = self._facts[open_.request.plan]
-        candidates = [self._predict(open_, i, f, node, now) for i, f in enumerate(facts) for node in nodes]
+        candidates = [self._predict(open_, i, facts[i], node, now) for i in routes for node in nodes]
         due = open_.hold_until if insured.promised else open_.resolve_by
         found = choose(candidates, insured, due)
         if found is not None or not candidates:
@@ -72,7 +77,7 @@ class CloudWay:
         route = attempt.route
         frames = open_.encoded.get(attempt.route_index, request.inputs)
         attempt.sent_ns = now
-        attempt.node.out[open_.id, attempt.number] = Sent(now, attempt.finish_ns, open_.resolve_by, attempt.nbytes)
+        attempt.node.out[open_.id, attempt.number] = Sent(now, attempt.typical_ns, open_.resolve_by, attempt.nbytes)
         message = Infer(
             incarnation=self._incarnation,
             sequence=open_.id,
@@ -123,8 +128,8 @@ class CloudWay:
             head_ns = self._scheduler.predicted_wait(now) + self._scheduler.latency.typical(facts.head, rows)
         nbytes = (route.bytes_up + route.bytes_down) * rows
         node_ns = node.wait_ns + facts.tail_ns * rows
-        finish = now + head_ns + node.estimate.network_ns(nbytes) + node_ns + node.estimate.margin_ns()
-        return Candidate(route, index, node, finish, head_ns, node_ns, nbytes)
+        typical = now + head_ns + node.estimate.network_ns(nbytes) + node_ns
+        return Candidate(route, index, node, typical, typical + node.estimate.margin_ns(), head_ns, node_ns, nbytes)
 
 
 def _facts(contract: str, plan: Plan, route: Route) -> RouteFacts:

@@ -61,8 +61,7 @@ class Host:
         """Carry out what concerns executors and nodes."""
         if isinstance(action, Send):
             return None if self.nodes.send(action) else SendFailed(action.link, action.message)
-        self._shop.perform(action)
-        return None
+        return self._shop.perform(action)
 
     def close(self) -> None:
         """End the executors and close the connections."""

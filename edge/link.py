@@ -5,8 +5,8 @@ took beyond its prediction (quantiles of parts do not add). Samples of the rate 
 the machine or of the link does not spoil it, and a real change shows after three. An attempt that was given up before its
 answer came is a censored sample: it took at least as long as it was waited for.
 
-The margin is deliberately small. Every attempt but an exploration is insured by local work, so a route that turns out
-late costs bytes and no answer; a large margin would keep the edge from finding out that a link has recovered.
+The margin tells routes that are surely on time from those that are only likely to be; it never rules one out. An attempt
+is insured by local work, so that one that turns out late costs bytes and no answer.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from shared.settings import Link
 
 RATE_SAMPLES = 5
 PROBE_SAMPLES = 7
-RESIDUALS = 16
-MARGIN = 0.75
+RESIDUALS = 32
+MARGIN = 0.95
 TEACHES_RATE = 4096
 """Below this many bytes an exchange tells nothing of the rate."""
 
@@ -48,7 +48,7 @@ class LinkEstimate:
         return int(self.rtt_ns + nbytes * self.per_byte_ns)
 
     def margin_ns(self) -> int:
-        """What to add to a predicted finish so that it holds three times out of four."""
+        """What to add to a typical finish so that it holds nineteen times out of twenty."""
         if not self._residuals:
             return 0
         ranked = sorted(self._residuals)
@@ -70,7 +70,7 @@ class LinkEstimate:
             self.exchanged(nbytes, waited_ns)
 
     def finished(self, late_by_ns: int) -> None:
-        """An attempt ended this much after its predicted finish (negative: before it)."""
+        """An attempt ended this much after its typical finish (negative: before it)."""
         self._residuals.append(float(max(late_by_ns, 0)))
 
 

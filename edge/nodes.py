@@ -44,7 +44,8 @@ class Sent(msgspec.Struct, frozen=True, gc=False):
     """An attempt that is out at a node and not answered: it holds one credit."""
 
     sent_ns: int
-    predicted_ns: int
+    typical_ns: int
+    """When its answer is typically back."""
     due_ns: int
     nbytes: int
 
@@ -70,7 +71,7 @@ class Node:
         self.probe_at = 0
         self.probes_out = 0
         self.probe_number = 0
-        self.last_probe = (0, 0)
+        self.last_probe: tuple[int, int] = (0, 0)
 
     @property
     def data(self) -> str:
@@ -86,7 +87,7 @@ class Node:
         """An attempt was answered, of which the node took `node_ns`: what that says about the link. One that was on time
         allows the next exploration at once."""
         self.estimate.exchanged(sent.nbytes, now - sent.sent_ns - node_ns)
-        self.estimate.finished(now - sent.predicted_ns)
+        self.estimate.finished(now - sent.typical_ns)
         if now <= sent.due_ns:
             self.explore_at = now
 
@@ -189,7 +190,7 @@ class Nodes:
         if node.state is not State.UP or not node.out:
             return False
         allowed = int(self._link.stall_ms * MS)
-        if all(now <= s.predicted_ns + allowed for s in node.out.values()):
+        if all(now <= s.typical_ns + allowed for s in node.out.values()):
             return False
         node.state = State.STALLED
         node.hello_at = now + HELLO_EVERY_NS
@@ -225,7 +226,7 @@ class Nodes:
             at = node.probe_at if node.probe_up else None
             if state is State.UP:
                 for sent in node.out.values():
-                    overdue = sent.predicted_ns + stall_ns + 1
+                    overdue = sent.typical_ns + stall_ns + 1
                     at = overdue if at is None or overdue < at else at
             elif state in (State.GREETING, State.STALLED):
                 at = node.hello_at if at is None or node.hello_at < at else at

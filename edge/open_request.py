@@ -26,7 +26,6 @@ class Attempt:
         "alive",
         "awaited",
         "exploring",
-        "finish_ns",
         "head",
         "job",
         "nbytes",
@@ -36,6 +35,7 @@ class Attempt:
         "route",
         "route_index",
         "sent_ns",
+        "typical_ns",
     )
 
     def __init__(self, number: int, way: Candidate, *, exploring: bool) -> None:
@@ -43,7 +43,7 @@ class Attempt:
         self.node = way.node
         self.route = way.route
         self.route_index = way.index
-        self.finish_ns = way.finish_ns
+        self.typical_ns = way.typical_ns
         self.node_ns = way.node_ns
         self.nbytes = way.nbytes
         self.exploring = exploring
@@ -52,7 +52,7 @@ class Attempt:
         """Whether an answer is held for it. Not while its node is stalled."""
         self.alive = True
         self.job = 0
-        self.head = (0, 0, 0)
+        self.head: tuple[int, int, int] = (0, 0, 0)
         """When the work before sending began and ended, and what of it was coding; zeros where there was none."""
         self.sent_ns = 0
 
@@ -87,7 +87,7 @@ class Open:
         self.rung: Rung | None = None
         self.rung_job = 0
         self.rung_work = Work.NONE
-        self.ran = (0, 0)
+        self.ran: tuple[int, int] = (0, 0)
         """When the rung began and ended."""
         self.attempts: list[Attempt] = []
         self.encoded: dict[int, tuple[Array | Buffer, ...]] = {}

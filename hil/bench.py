@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -103,7 +103,7 @@ def _figure(size: str, way: str, turns: list[Samples], floor: list[Samples]) -> 
 
 
 @contextmanager
-def _ways(folder: Path, nbytes: int) -> Iterator[dict[str, Callable[[], None]]]:
+def _ways(folder: Path, nbytes: int) -> Generator[dict[str, Callable[[], None]]]:
     folder.mkdir()
     plain = write_identity(folder, "plain", nbytes, insured=False)
     insured = write_identity(folder, "insured", nbytes, insured=True)
@@ -144,7 +144,7 @@ def _ways(folder: Path, nbytes: int) -> Iterator[dict[str, Callable[[], None]]]:
 
 
 @contextmanager
-def _echo_server(endpoint: str) -> Iterator[None]:
+def _echo_server(endpoint: str) -> Generator[None]:
     command = [sys.executable, "-m", "hil.weight", sys.executable, "-m", "hil.echo", endpoint]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603 -- our own module
     try:

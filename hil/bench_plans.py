@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-from onnx import TensorProto, helper
+from onnx import TensorProto, ValueInfoProto, helper
 
 from shared.bundle import write_manifest
 from shared.plan import (
@@ -83,7 +83,7 @@ def write_identity(folder: Path, name: str, nbytes: int, *, insured: bool) -> Pa
 
 
 def _write_model(path: Path, x: TensorSpec, y: TensorSpec) -> None:
-    def value(spec: TensorSpec) -> object:
+    def value(spec: TensorSpec) -> ValueInfoProto:
         return helper.make_tensor_value_info(spec.name, TensorProto.FLOAT, ["N", *spec.shape[1:]])
 
     graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "identity", [value(x)], [value(y)])

@@ -55,18 +55,22 @@ class JumpWatch:
         self,
         monotonic: Callable[[], int] = time.monotonic_ns,
         boot: Callable[[], int] = lambda: time.clock_gettime_ns(time.CLOCK_BOOTTIME),
-        least_ns: int = 1_000_000,
+        least_ns: int = 50_000_000,
     ) -> None:
+        """Jumps below `least_ns` are none: to the loop they are late wake-ups like any other."""
         self._monotonic = monotonic
         self._boot = boot
         self._least_ns = least_ns
         before = monotonic()
-        self._most_ns = boot() - before
+        self._looked_ns = boot()
+        self._most_ns = self._looked_ns - before
 
     def jumped(self) -> int:
         """Nanoseconds of suspension since the last call, 0 where there was none."""
+        if self._boot() - self._looked_ns < self._least_ns:
+            return 0
         before = self._monotonic()
-        boot = self._boot()
+        self._looked_ns = boot = self._boot()
         after = self._monotonic()
         least, most = boot - after, boot - before
         jump = least - self._most_ns
@@ -150,9 +154,10 @@ class Mailbox:
 class Driver:
     """Feeds one machine from its sources and carries its actions out.
 
-    `perform` carries out every action but `WakeAt`, which the driver keeps itself, and may return an event that is handled at
-    once (`SendFailed`). `own_process` tunes interpreter and allocator for the loop while it runs; never set it inside
-    an application's process. Sources are drained in the order given; the driver closes none of them.
+    `perform` carries out every action but `WakeAt`, which the driver keeps itself, and may return an event that is handled
+    at once (`SendFailed`, or the end of a run that was carried out in place). `own_process` tunes interpreter and allocator
+    for the loop while it runs; never set it inside an application's process. Sources are drained in the order given; the
+    driver closes none of them.
     """
 
     def __init__(

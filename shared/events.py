@@ -142,7 +142,8 @@ Event = (
 class Run(msgspec.Struct, frozen=True, gc=False):
     """Launch a segment range for some rows on an executor, into the leased slot `slot` of the range's entry.
 
-    The executor refuses to begin after `latest_ns` (`Failed("window")`).
+    The executor refuses to begin after `latest_ns` (`Failed("window")`). `in_place` asks that the loop's own thread carry it
+    out, since it is shorter than waking another would take.
     """
 
     run: int
@@ -152,6 +153,7 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     rows: tuple[Row, ...]
     slot: int
     latest_ns: int
+    in_place: bool = False
 
 
 class Abort(msgspec.Struct, frozen=True, gc=False):

@@ -2,9 +2,9 @@
 
 For each (contract, range, codec) the profile gives a base curve over batch sizes. What runs is kept as ratios to that
 curve, in a short window, so that throttling shows after a few runs at whatever batch size they had. Two readings are
-used: `typical` (median) to predict, `pessimistic` (95 %) to promise. Before anything ran, the window holds the profile's
-own spread. A range without a profile starts from a stated pessimistic guess: blind trust in an unknown time would break
-promises, and refusing to run would never learn it.
+used: `typical` (median) to predict, `pessimistic` (97 %: one in the window is let pass) to promise. Before anything ran,
+the window holds the profile's own spread. A range without a profile starts from a stated pessimistic guess: blind trust in
+an unknown time would break promises, and refusing to run would never learn it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 from shared.plan import Plan, Profile, SegmentRange
 
 WINDOW = 64
-PESSIMISTIC = 0.95
+PESSIMISTIC = 0.97
 COLD_NS = 5_000_000
 """Guess for a segment range that has no profile."""
 COLD_CODEC_NS = 500_000
@@ -140,11 +140,17 @@ class Latency:
         return int(curve.base(rows) * curve.median)
 
     def pessimistic(self, key: WorkKey, rows: int = 1) -> int:
-        """Time that a launch with `rows` rows stays under with 95 %."""
+        """Time that a launch with `rows` rows stays under with 97 %."""
         curve = self._curves.get(key) or self._curve(key)
         return int(curve.base(rows) * curve.high)
 
     def observe(self, key: WorkKey, rows: int, elapsed_ns: int) -> None:
-        """Learn from a launch that ended by itself (an aborted one tells nothing)."""
+        """Learn from a launch that ended by itself."""
         curve = self._curve(key)
         curve.observe(elapsed_ns / curve.base(rows))
+
+    def observe_aborted(self, key: WorkKey, rows: int, elapsed_ns: int) -> None:
+        """Learn from a launch that was not over after `elapsed_ns`: a censored sample, kept where it says that the launch is
+        slower than thought. Without it a device that overruns every deadline would never be found out."""
+        if elapsed_ns > self.typical(key, rows):
+            self.observe(key, rows, elapsed_ns)

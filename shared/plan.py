@@ -40,6 +40,7 @@ class SegmentRange(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def empty(self) -> bool:
+        """Whether no segment runs."""
         return self.first == self.last
 
 
@@ -58,6 +59,7 @@ class Coding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def lossy(self) -> bool:
+        """Whether what is decoded may differ from what was encoded."""
         return self.kind != "raw"
 
 
@@ -73,6 +75,7 @@ class Cut(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     codings: tuple[Coding, ...] = (RAW,)
 
     def coding(self, name: str) -> Coding | None:
+        """The coding of this name; None where the cut has none such."""
         return next((c for c in self.codings if c.name == name), None)
 
 
@@ -175,16 +178,20 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
+        """The tensors of cut 0."""
         return self.cuts[0].tensors
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
+        """The tensors of the last cut."""
         return self.cuts[-1].tensors
 
     def profile(self, side: Literal["edge", "cloud"]) -> Profile | None:
+        """The profile of one side; None where there is none."""
         return next((p for p in self.profiles if p.side == side), None)
 
     def rung_of(self, program: int) -> Rung | None:
+        """The rung that runs `program`; None where none does."""
         return next((r for r in self.ladder if r.program == program), None)
 
     def cloud_fidelity(self, coding: Coding, agreement: float) -> Fidelity:

@@ -34,6 +34,10 @@ class Executor(Protocol):
         """Queue a run (at most one behind the one that runs). Returns at once; safe from the loop's thread."""
         ...
 
+    def run_in_place(self, run: Run) -> Event:
+        """Carry a run out on the calling thread and return how it ended. For very short runs, while no other is out."""
+        ...
+
     def abort(self, run: int) -> None:
         """Ask that this run stop early. Returns at once; a run that is unknown or over is ignored."""
         ...

@@ -21,7 +21,7 @@ import msgspec
 from shared.batcher import form
 from shared.errors import InvariantBroken
 from shared.events import Run
-from shared.latency import Latency
+from shared.latency import US, Latency
 from shared.memory import Arena, Lease, PoolKey
 from shared.plan import Plan
 from shared.queue import DeadlineQueue, Job
@@ -47,13 +47,19 @@ def least_predicted_finish(offers: Sequence[Offer]) -> Offer | None:
 
 
 class Launch(msgspec.Struct, frozen=True, gc=False):
-    """A run that is out on an executor: its jobs, its slot, when it is to end."""
+    """A run that is out on an executor: its jobs, its slot, when it began and is to end."""
 
     run: Run
     jobs: tuple[Job, ...]
     lease: Lease | None
+    began_ns: int
     typical_ns: int
     pessimistic_ns: int
+
+    @property
+    def rows(self) -> int:
+        """Rows of all its jobs."""
+        return sum(job.rows for job in self.jobs)
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):
@@ -70,12 +76,20 @@ class Scheduler:
     """Queue, reserve and executors of one process. Pure: `now` is always an argument."""
 
     def __init__(
-        self, executors: int, latency: Latency, arena: Arena, max_rows: Mapping[str, int], max_queued: int
+        self,
+        executors: int,
+        latency: Latency,
+        arena: Arena,
+        max_rows: Mapping[str, int],
+        max_queued: int,
+        in_place_ns: int = 0,
     ) -> None:
-        """`max_rows` is the largest launch by contract. `max_queued` bounds the waiting jobs."""
+        """`max_rows` is the largest launch by contract. `max_queued` bounds the waiting jobs. A launch that is predicted to
+        take up to `in_place_ns` is to be carried out by the loop itself."""
         self.latency = latency
         self._arena = arena
         self._max_rows = max_rows
+        self._in_place_ns = in_place_ns
         self._queue = DeadlineQueue(max_queued)
         self._launches: dict[int, Launch] = {}
         self._busy: list[int | None] = [None] * executors
@@ -103,20 +117,32 @@ class Scheduler:
                 return launch.run if all(j.id in self._dead for j in launch.jobs) else None
         return None
 
-    def ended(self, run: int, elapsed_ns: int | None) -> tuple[Launch, frozenset[int]]:
-        """A run is over: its slot and executor are free. `elapsed_ns` teaches the latency model; None for a run that did
-        not end by itself. Returns the launch and the jobs that nobody wanted any more."""
+    def ended(self, run: int, elapsed_ns: int) -> tuple[Launch, frozenset[int]]:
+        """A run ended by itself after `elapsed_ns`, which teaches the latency model: its slot and executor are free. Returns
+        the launch and the jobs that nobody wanted any more."""
+        launch = self._release(run)
+        self.latency.observe(launch.jobs[0].key, launch.rows, elapsed_ns)
+        return launch, self._unwanted(launch)
+
+    def failed(self, run: int, now: int) -> tuple[Launch, frozenset[int]]:
+        """A run came to nothing: as `ended`, but all that it teaches is that it was not over yet."""
+        launch = self._release(run)
+        self.latency.observe_aborted(launch.jobs[0].key, launch.rows, now - launch.began_ns)
+        return launch, self._unwanted(launch)
+
+    def _release(self, run: int) -> Launch:
         launch = self._launches.pop(run, None)
         if launch is None:
             raise InvariantBroken(f"run {run} ended, but none such is out")
         if launch.lease is not None:
             self._arena.release(launch.lease)
         self._busy[launch.run.executor] = None
-        if elapsed_ns is not None:
-            self.latency.observe(launch.jobs[0].key, sum(j.rows for j in launch.jobs), elapsed_ns)
+        return launch
+
+    def _unwanted(self, launch: Launch) -> frozenset[int]:
         unwanted = frozenset(j.id for j in launch.jobs if j.id in self._dead)
         self._dead -= unwanted
-        return launch, unwanted
+        return unwanted
 
     # --- what goes out ----------------------------------------------------------------------------------------------
 
@@ -211,10 +237,11 @@ class Scheduler:
             rows=tuple(j.row for j in batch),
             slot=-1 if lease is None else lease.slot,
             latest_ns=min(j.deadline_ns for j in batch) - typical,
+            in_place=pessimistic - now <= self._in_place_ns,
         )
         for job in batch:
             self._queue.remove(job.id)
-        self._launches[run.run] = Launch(run, tuple(batch), lease, now + typical, pessimistic)
+        self._launches[run.run] = Launch(run, tuple(batch), lease, now, now + typical, pessimistic)
         self._busy[executor] = run.run
         return run
 
@@ -274,4 +301,5 @@ def scheduler_of(
         arena=Arena(pools),
         max_rows={contract: rows_bound(plan, batching.max_batch_size) for contract, plan in plans.items()},
         max_queued=scheduling.max_queued,
+        in_place_ns=int(execution.in_place_us * US) if execution.slowdown == 1.0 else 0,
     )

@@ -28,12 +28,15 @@ class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 class Execution(Group, frozen=True):
     """How segments run. `slowdown` makes this process stand for a device that many times slower: after each run the
-    executor waits (slowdown - 1) times the profiled time. 1 is off."""
+    executor waits (slowdown - 1) times the profiled time. 1 is off. `in_place_us`: a run that is predicted to take no longer
+    than this many microseconds is carried out by the loop's own thread, since waking another and being woken by it takes
+    longer; 0 is never. A slowed process never does."""
 
     provider: Text = "CPUExecutionProvider"
     threads: Few = 1
     executors: Few = 1
     slowdown: Annotated[float, Meta(ge=1.0, le=1000.0)] = 1.0
+    in_place_us: Annotated[float, Meta(ge=0.0, le=10_000.0)] = 150.0
 
 
 class Batching(Group, frozen=True):

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from shared.bundle import load_bundle
 from shared.driver import Mailbox
 from shared.errors import SettingsError
-from shared.events import Abort, Action, Run
+from shared.events import Abort, Action, Event, Run
 from shared.executors.build import build_executors
 from shared.plan import Plan
 from shared.settings import Batching, Execution, Memory
@@ -44,12 +44,15 @@ class Workshop:
             self.finished.close()
             raise
 
-    def perform(self, action: Action) -> None:
-        """Carry out a `Run` or an `Abort`; other actions are none of this."""
+    def perform(self, action: Action) -> Event | None:
+        """Carry out a `Run` or an `Abort`; other actions are none of this. The end of a run in place is returned."""
         if isinstance(action, Run):
+            if action.in_place:
+                return self._executors[action.executor].run_in_place(action)
             self._executors[action.executor].submit(action)
         elif isinstance(action, Abort):
             self._executors[action.executor].abort(action.run)
+        return None
 
     def close(self) -> None:
         """Abort what runs and release everything."""

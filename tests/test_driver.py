@@ -282,7 +282,7 @@ def test_a_jump_reaches_the_machine() -> None:
 
     def script(event: Event, _: int) -> list[Action]:
         if isinstance(event, Failed):
-            clocks.asleep_ns += 5_000_000
+            clocks.asleep_ns += 5_000_000_000
             return [WakeAt(time.monotonic_ns())]
         if isinstance(event, ClockJumped):
             driver.stop()
@@ -295,7 +295,7 @@ def test_a_jump_reaches_the_machine() -> None:
     box.put(over(1))
     driver.run()
     jumps = [event.jump_ns for event in machine.events if isinstance(event, ClockJumped)]
-    assert jumps == [pytest.approx(5_000_000, abs=100)]
+    assert jumps == [pytest.approx(5_000_000_000, abs=100)]
     driver.close()
 
 

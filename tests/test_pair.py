@@ -324,3 +324,29 @@ def test_a_request_at_a_stalled_node_is_tried_at_the_other_and_answered_once() -
     pair.resume("a")
     pair.run(200)
     assert pair.answer(sequence).node == "b"
+
+
+def test_a_route_whose_head_would_cost_the_promise_does_not_hide_the_others() -> None:
+    lossy = Route(1, "int8", 0.97, 160, 200)
+    raw = Route(0, "raw", 1.0, 400, 200)
+    pair = pair_of(make_plan(edge_ms=(6.0, 8.0), routes=(lossy, raw)), nodes=TWO[:1])
+    sequence = pair.ask(make_input())
+    pair.run(20)
+    assert pair.answer(sequence).cut == 0
+
+
+def test_after_a_slow_link_the_cloud_comes_back_although_the_soonest_route_cannot_be_afforded() -> None:
+    lossy = Route(1, "int8", 0.97, 160, 200)
+    raw = Route(0, "raw", 1.0, 8000, 200)
+    pair = pair_of(make_plan(edge_ms=(6.0, 8.0), routes=(lossy, raw)), nodes=TWO[:1])
+    pair.ways["a"].one_way_ns = 15 * MS
+    for _ in range(30):
+        pair.ask(make_input())
+        pair.run(33)
+    pair.ways["a"].one_way_ns = 1 * MS
+    sources = []
+    for _ in range(60):
+        s = pair.ask(make_input())
+        pair.run(33)
+        sources.append(pair.answer(s).source)
+    assert sources[-30:] == ["cloud"] * 30

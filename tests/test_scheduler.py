@@ -153,6 +153,19 @@ def test_a_run_may_begin_no_later_than_it_can_still_be_on_time() -> None:
     assert run.latest_ns == 7 * MS
 
 
+def test_only_what_is_shorter_than_waking_a_thread_is_run_in_place_and_never_on_a_slowed_device() -> None:
+    def in_place(small_ms: float, **execution: float) -> bool:
+        contract, plan = make_plan(edge_ms=(5.0, small_ms))
+        s = scheduler_of({contract: plan}, "edge", Execution(**execution), Batching(), Scheduling())  # type: ignore[arg-type]
+        s.submit(Job(1, contract, SMALL, Row(1, 1, (), RAW), 50 * MS, 1, False, WorkKey(contract, SMALL)))
+        return s.schedule(0).runs[0].in_place
+
+    assert in_place(0.05)
+    assert not in_place(0.2)
+    assert not in_place(0.05, in_place_us=0.0)
+    assert not in_place(0.05, slowdown=2.0)
+
+
 # --- promises ----------------------------------------------------------------------------------------------------------
 
 
@@ -204,7 +217,7 @@ def test_a_run_is_aborted_only_when_nobody_in_it_is_wanted() -> None:
     (run,) = s.schedule(0).runs
     assert s.cancel(1) is None
     assert s.cancel(2) == run
-    _, unwanted = s.ended(run.run, None)
+    _, unwanted = s.failed(run.run, 1 * MS)
     assert unwanted == {1, 2}
     s.validate()
 
@@ -243,3 +256,22 @@ def test_a_device_that_becomes_slow_is_believed_after_a_few_runs() -> None:
         s.latency.observe(key, 1, 6 * MS)
     assert before <= 2.3 * MS
     assert s.latency.pessimistic(key) == 6 * MS
+
+
+def test_a_device_whose_runs_are_all_aborted_late_is_found_out() -> None:
+    s = scheduler()
+    key = WorkKey(CONTRACT, SMALL)
+    for n in range(1, 40):
+        s.submit(job(n, 50))
+        (run,) = s.schedule(0).runs
+        s.failed(run.run, 9 * MS)
+    assert s.latency.typical(key) == 9 * MS
+
+
+def test_a_run_that_is_aborted_early_teaches_nothing() -> None:
+    s = scheduler()
+    for n in range(1, 40):
+        s.submit(job(n, 50))
+        (run,) = s.schedule(0).runs
+        s.failed(run.run, 1 * MS)
+    assert s.latency.typical(WorkKey(CONTRACT, SMALL)) == 2 * MS

@@ -105,6 +105,13 @@ class ThreadExecutor:
         if over:
             self._sink(Failed(run.run, "error", "the executor is closed"))
 
+    def run_in_place(self, run: Run) -> Finished | Failed:
+        """Carry a run out on the calling thread. The executor's own thread must be idle; such a run cannot be aborted."""
+        if self._over or self._closing:
+            return Failed(run.run, "error", "the executor is closed")
+        programs = self._programs.get(run.contract)
+        return self._carry_out(_Job(run, None if programs is None else programs.interrupt()))
+
     def abort(self, run: int) -> None:
         """Ask that a run stop early: at once where it waits, else before the next node of its model."""
         with self._lock:
