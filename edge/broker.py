@@ -48,7 +48,7 @@ from shared.events import (
     WakeAt,
     Withdrawn,
 )
-from shared.plan import Plan
+from shared.plan import Plan, Rung
 from shared.request import Answer, Missed, Outcome, Rejected, Request, Superseded
 from shared.scheduler import scheduler_of
 from shared.settings import EdgeSettings
@@ -158,7 +158,7 @@ class Broker:
         rung: a route whose head would cost the promise is none."""
         rung, insured = insure(self.scheduler, open_, 0, now)
         nodes = self.nodes.usable(open_.request.plan)
-        rungs = {}
+        rungs: dict[int, tuple[Rung | None, Insured]] = {}
         for index in range(len(open_.plan.routes)) if nodes else ():
             head = self._ways.head(open_, index)
             if head is None:

@@ -10,7 +10,7 @@ the payload; a DEALER that asks. Both copy when they send, which is faster than 
 from __future__ import annotations
 
 import sys
-from typing import Self
+from typing import Self, cast
 
 import msgpack
 import zmq
@@ -49,7 +49,7 @@ class EchoClient:
 
     def ask(self, payload: bytes | memoryview) -> None:
         """One round trip."""
-        self._socket.send_multipart([msgpack.packb(HEADER), payload], copy=True)
+        self._socket.send_multipart([cast(bytes, msgpack.packb(HEADER)), payload], copy=True)
         header, _ = self._socket.recv_multipart(copy=False)
         msgpack.unpackb(header.buffer)
 
