@@ -77,7 +77,7 @@ class Broker:
         self._streams: dict[tuple[str, int], int] = {}
         self._timers: list[tuple[int, int]] = []
         self._last_id = 0
-        self._hold = HoldMargin(settings.insurance)
+        self._hold = HoldMargin(int(settings.insurance.hold_ms * MS), int(settings.insurance.hold_max_ms * MS))
         self._wake_at = 0
         self._nodes_due: int | None = None
         self.counters: Counter[str] = Counter()

@@ -1,22 +1,19 @@
-"""How long before `resolve_by` a held answer must be let go, so that it is surely delivered in time."""
+"""How long before a deadline a held answer must be let go, so that it is surely delivered in time."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import deque
 
-from shared.settings import Insurance
-
 SAMPLES = 1024
-MS = 1_000_000
 
 
 class HoldMargin:
-    """p99.9 of how late wake-ups come, measured, between `hold_ms` and `hold_max_ms`."""
+    """p99.9 of how late wake-ups come, measured, between two bounds in nanoseconds."""
 
-    def __init__(self, settings: Insurance) -> None:
-        self._least = int(settings.hold_ms * MS)
-        self._most = int(settings.hold_max_ms * MS)
+    def __init__(self, least_ns: int, most_ns: int) -> None:
+        self._least = least_ns
+        self._most = most_ns
         self._recent: deque[int] = deque(maxlen=SAMPLES)
         self._sorted: list[int] = []
 

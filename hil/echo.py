@@ -27,10 +27,8 @@ def serve(endpoint: str) -> None:
         if len(payload.buffer) == 0:
             return
         asked = msgpack.unpackb(header.buffer)
-        answer = msgpack.packb(
-            {"id": asked["id"], "st": 0, "shape": asked["shape"], "dt": asked["dt"], "tm": [0.1, 0.2]}
-        )
-        socket.send_multipart([routing, answer, payload.buffer], copy=True)
+        answer = {"id": asked["id"], "st": 0, "shape": asked["shape"], "dt": asked["dt"], "tm": [0.1, 0.2]}
+        socket.send_multipart([routing, cast(bytes, msgpack.packb(answer)), payload.buffer], copy=True)
 
 
 class EchoClient:

@@ -65,11 +65,12 @@ class Scheduling(Group, frozen=True):
 
 class Insurance(Group, frozen=True):
     """`guard_ms`: the agent resolves this much before the deadline. `hold_ms`: a local answer is held for a better one
-    until this much before that, or the measured p99.9 of a wake-up's lateness where that is more, up to `hold_max_ms`."""
+    until this much before that, or the measured p99.9 of a wake-up's lateness where that is more, up to `hold_max_ms`. The
+    client, which has been pushed the answer, keeps a margin of its own."""
 
     guard_ms: Span = 0.5
-    hold_ms: Span = 1.0
-    hold_max_ms: Span = 2.0
+    hold_ms: Span = 0.5
+    hold_max_ms: Span = 1.0
 
 
 class Link(Group, frozen=True):

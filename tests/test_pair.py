@@ -84,8 +84,8 @@ def test_a_local_answer_is_held_for_the_cloud_and_pushed_to_the_client() -> None
     at, _ = pair.delivered[sequence][0]
     assert pair.answer(sequence).source == "edge"
     assert [a.rung for _, a in pair.held[sequence]] == ["small"]
-    assert at == asked + 10 * MS - int(0.5 * MS) - 1 * MS
-    assert pair.answer(sequence).stages["hold"] == pytest.approx(4.5 * MS, rel=0.01)
+    assert at == asked + 10 * MS - int(0.5 * MS) - int(0.5 * MS)
+    assert pair.answer(sequence).stages["hold"] == pytest.approx(5 * MS, rel=0.01)
 
 
 def test_a_stalled_link_is_left_after_few_requests_and_used_again_when_it_moves() -> None:

@@ -21,7 +21,7 @@ from shared.offset import OffsetInterval
 from shared.plan import RAW, SegmentRange
 from shared.queue import DeadlineQueue, Job
 from shared.reserve import Promise, first_broken
-from shared.settings import Insurance, Link
+from shared.settings import Link
 
 MS = 1_000_000
 KEY = WorkKey("c", SegmentRange(0, 0, 1))
@@ -229,7 +229,7 @@ def test_the_stages_of_a_local_answer_add_up() -> None:
 
 
 def test_the_hold_margin_follows_late_wake_ups_within_its_bounds() -> None:
-    margin = HoldMargin(Insurance(hold_ms=1.0, hold_max_ms=2.0))
+    margin = HoldMargin(1 * MS, 2 * MS)
     assert margin.margin_ns() == 1 * MS
     for _ in range(1023):
         margin.woke(100_000)

@@ -123,7 +123,7 @@ def test_a_wrong_type_is_refused_with_path_value_and_what_was_expected(
         ("[link]\nrate_mbit = 0.0", "link.rate_mbit: is 0.0; expected float > 0.0"),
         ("[link]\nreturn_pause_ms = [3, -1]", "link.return_pause_ms[1]: is -1; expected float >= 0.0"),
         ("[link]\nreturn_pause_ms = [3, 1]", "link.return_pause_ms: is [3.0, 1.0]; expected the lower end first"),
-        ("[insurance]\nhold_ms = 5", "insurance.hold_max_ms: is 2.0; expected at least hold_ms, 5.0"),
+        ("[insurance]\nhold_ms = 5", "insurance.hold_max_ms: is 1.0; expected at least hold_ms, 5.0"),
         ("[agent]\nname = ''", "agent.name: is ''; expected str of length >= 1"),
     ],
 )
