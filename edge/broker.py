@@ -251,8 +251,7 @@ class Broker:
             out.append(self._ways.ask(open_, attempt, now))
             return
         key, coding = head
-        flight = way.typical_ns - now - way.head_ns
-        by = min(open_.resolve_by, max(now + way.head_ns, open_.resolve_by - flight))
+        by = open_.resolve_by - 1  # before its own rung
         attempt.job = self._work.queue((open_.id, attempt.number), open_.request, key, coding, by, promised=False)
         attempt.alive = attempt.job != 0
 

@@ -46,6 +46,8 @@ from shared.wire import codec
 from shared.wire.messages import Message
 
 MS = 1_000_000
+WAKE_NS = 50_000
+"""Time from a launch to its beginning, unless it is carried out in place."""
 START_NS = 1_000 * MS
 CLIENT = "client"
 
@@ -230,20 +232,25 @@ class Pair:
     def _launch(self, host: Host, run: Run) -> None:
         host.launched.append(run)
         host.running.add(run.run)
-        began = self.now + host.skew_ns
+        began = self.now + (0 if run.in_place else WAKE_NS)
+        if began + host.skew_ns > run.latest_ns:
+            self._end(host, run, began, Failed(run.run, "window"))
+            return
         first = run.rows[0]
         key = WorkKey(
             run.contract, run.range, _lossy(first.decode.name), _lossy(first.encode.name if first.encode else "")
         )
-        took = int(host.latency.typical(key, sum(r.rows for r in run.rows)) * host.slow)
+        ended = began + int(host.latency.typical(key, sum(r.rows for r in run.rows)) * host.slow)
         results = tuple(self._compute(run, row) for row in run.rows)
+        self._end(host, run, ended, Finished(run.run, results, began + host.skew_ns, ended + host.skew_ns))
 
+    def _end(self, host: Host, run: Run, at_ns: int, event: Event) -> None:
         def end() -> None:
             if run.run in host.running:
                 host.running.discard(run.run)
-                self._feed(host, Finished(run.run, results, began, began + took))
+                self._feed(host, event)
 
-        self._at(self.now + took, end)
+        self._at(at_ns, end)
 
     def _compute(self, run: Run, row: Row) -> RowResult:
         plan = self.plans[run.contract]

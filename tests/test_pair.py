@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from plans import INT8_ROUTE, Y, make_input, make_plan
 
-from hil.pair import MS, Pair, stamp
+from hil.pair import MS, WAKE_NS, Pair, stamp
 from shared.plan import Plan, Route
 from shared.request import Answer, Array, Missed, Rejected, Superseded
 from shared.settings import CloudSettings, EdgeLimits, EdgeSettings, NodeAddress, NodeGroup
@@ -71,7 +71,7 @@ def test_a_slow_link_is_not_waited_for() -> None:
     sequence = pair.ask(make_input())
     pair.run(20)
     assert pair.answer(sequence).source == "edge"
-    assert pair.delivered[sequence][0][0] == asked + 4 * MS
+    assert pair.delivered[sequence][0][0] == asked + 4 * MS + WAKE_NS
 
 
 def test_a_local_answer_is_held_for_the_cloud_and_pushed_to_the_client() -> None:
@@ -130,7 +130,7 @@ def test_with_all_nodes_killed_the_edge_answers_at_once_when_it_can() -> None:
     pair.run(20)
     at, _ = pair.delivered[sequence][0]
     assert pair.answer(sequence).source == "edge"
-    assert at - asked == 4 * MS
+    assert at - asked == 4 * MS + WAKE_NS
 
 
 def test_a_node_that_comes_back_is_used_after_its_pause() -> None:
@@ -333,6 +333,23 @@ def test_a_route_whose_head_would_cost_the_promise_does_not_hide_the_others() ->
     sequence = pair.ask(make_input())
     pair.run(20)
     assert pair.answer(sequence).cut == 0
+
+
+def test_an_exploration_whose_head_must_run_first_is_sent_and_finds_the_link_recovered() -> None:
+    big = Route(1, "int8", 0.97, 8000, 200)
+    pair = pair_of(make_plan(edge_ms=(4.0, 1.0), routes=(big,), cloud_ms=0.5), nodes=TWO[:1])
+    pair.ways["a"].per_byte_ns = 50_000
+    for _ in range(30):
+        pair.ask(make_input(), 9)
+        pair.run(33)
+    pair.ways["a"].per_byte_ns = 40
+    sources = []
+    for _ in range(60):
+        s = pair.ask(make_input(), 9)
+        pair.run(33)
+        sources.append(pair.answer(s).source)
+    assert sources[:3].count("cloud") < 3
+    assert sources[-30:] == ["cloud"] * 30
 
 
 def test_after_a_slow_link_the_cloud_comes_back_although_the_soonest_route_cannot_be_afforded() -> None:
