@@ -20,7 +20,7 @@ from shared.scheduler import Offer, least_predicted_finish
 class Candidate(msgspec.Struct, frozen=True):
     """One way through the cloud: a route of the plan (by index) at a node, and its prediction in nanoseconds.
 
-    `typical_ns` is when the answer is typically back, `sure_ns` when it is back nineteen times out of twenty, `head_ns` the
+    `typical_ns` is when the answer is typically back, `sure_ns` when it is back 97 times out of 100, `head_ns` the
     part on the device before sending, `node_ns` the part inside the node, `nbytes` both directions together.
     """
 

@@ -77,7 +77,8 @@ class CloudWay:
         route = attempt.route
         frames = open_.encoded.get(attempt.route_index, request.inputs)
         attempt.sent_ns = now
-        attempt.node.out[open_.id, attempt.number] = Sent(now, attempt.typical_ns, open_.resolve_by, attempt.nbytes)
+        sent = Sent(now, attempt.typical_ns, open_.resolve_by, attempt.nbytes, attempt.exploring)
+        attempt.node.out[open_.id, attempt.number] = sent
         message = Infer(
             incarnation=self._incarnation,
             sequence=open_.id,

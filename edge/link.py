@@ -17,8 +17,8 @@ from shared.settings import Link
 
 RATE_SAMPLES = 5
 PROBE_SAMPLES = 7
-RESIDUALS = 32
-MARGIN = 0.95
+RESIDUALS = 64
+MARGIN = 0.97
 TEACHES_RATE = 4096
 """Below this many bytes an exchange tells nothing of the rate."""
 
@@ -48,7 +48,7 @@ class LinkEstimate:
         return int(self.rtt_ns + nbytes * self.per_byte_ns)
 
     def margin_ns(self) -> int:
-        """What to add to a typical finish so that it holds nineteen times out of twenty."""
+        """What to add to a typical finish so that it holds 97 times out of 100."""
         if not self._residuals:
             return 0
         ranked = sorted(self._residuals)

@@ -48,6 +48,7 @@ class Sent(msgspec.Struct, frozen=True, gc=False):
     """When its answer is typically back."""
     due_ns: int
     nbytes: int
+    exploring: bool
 
 
 class Node:
@@ -87,7 +88,8 @@ class Node:
         """An attempt was answered, of which the node took `node_ns`: what that says about the link. One that was on time
         allows the next exploration at once."""
         self.estimate.exchanged(sent.nbytes, now - sent.sent_ns - node_ns)
-        self.estimate.finished(now - sent.typical_ns)
+        if not sent.exploring:
+            self.estimate.finished(now - sent.typical_ns)
         if now <= sent.due_ns:
             self.explore_at = now
 
