@@ -21,6 +21,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from shared.errors import InvariantBroken
 from shared.events import Action, ClockJumped, Event, Tick, WakeAt
@@ -54,7 +55,7 @@ class JumpWatch:
     def __init__(
         self,
         monotonic: Callable[[], int] = time.monotonic_ns,
-        boot: Callable[[], int] = lambda: time.clock_gettime_ns(time.CLOCK_BOOTTIME),
+        boot: Callable[[], int] = partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME),
         least_ns: int = 50_000_000,
     ) -> None:
         """Jumps below `least_ns` are none: to the loop they are late wake-ups like any other."""
