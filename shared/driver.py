@@ -35,6 +35,9 @@ MAX_FOLLOWERS = 10_000
 MAX_READY = 16
 """Descriptors asked of epoll at a time; the loop looks at all sources anyway."""
 
+BOOT_NS = partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME)
+"""Reads CLOCK_BOOTTIME, without a Python frame: it is read at every wake-up."""
+
 NEVER_NS = 1 << 62
 """When a timer that is not set fires, and the slack of a loop that waits for none."""
 
@@ -55,7 +58,7 @@ class JumpWatch:
     def __init__(
         self,
         monotonic: Callable[[], int] = time.monotonic_ns,
-        boot: Callable[[], int] = partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME),
+        boot: Callable[[], int] = BOOT_NS,
         least_ns: int = 50_000_000,
     ) -> None:
         """Jumps below `least_ns` are none: to the loop they are late wake-ups like any other."""
