@@ -33,9 +33,7 @@ def insure(scheduler: Scheduler, open_: Open, before_ns: int, now: int) -> tuple
     for rung in open_.plan.ladder:
         key = rung_key(open_, rung)
         typical = scheduler.latency.typical(key, request.rows)
-        work = Promise(
-            0, before_ns + scheduler.latency.pessimistic(key, request.rows), open_.resolve_by, request.priority
-        )
+        work = Promise(0, before_ns + scheduler.latency.pessimistic(key, request.rows), open_.resolve_by)
         if scheduler.can_promise(now, (work,)):
             return rung, Insured(rung.agreement, now + wait + before_ns + typical, True)
         finish = now + wait + before_ns + typical

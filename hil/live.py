@@ -29,15 +29,14 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Board(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All of the table, and what is being done just now."""
+    """All of the table."""
 
     lines: tuple[Line, ...]
-    doing: str = ""
 
 
 def table_of(board: Board) -> Table:
     """The table as rich draws it."""
-    table = Table(title=board.doing, title_justify="left", title_style="bold", expand=False)
+    table = Table(expand=False)
     for number, name in enumerate(COLUMNS):
         table.add_column(name, justify="left" if number < 4 else "right", overflow="fold")
     styles = {"waiting": "dim", "running": "bold", "done": None}

@@ -54,11 +54,6 @@ class OwnNode:
     ) -> None:
         self.close()
 
-    @property
-    def pid(self) -> int:
-        """The node's process."""
-        return self._process.pid
-
     def endpoint(self) -> str:
         """Where the node listens, once it does. Raises `HeadtailError`."""
         assert self._process.stdout is not None  # noqa: S101 -- made with a pipe

@@ -293,7 +293,7 @@ class Pair:
         def arrive() -> None:
             if self.nodes[name].alive and (target is self.edge or self.nodes[name] is generation):
                 message, tensors = decode(frames)
-                self._feed(target, Received(link, message, tensors, nbytes))
+                self._feed(target, Received(link, message, tensors))
 
         def deliver() -> None:
             if way.stalled is not None:

@@ -45,11 +45,6 @@ class Service:
         """Whether its process is there."""
         return self._process is not None and self._process.poll() is None
 
-    @property
-    def pid(self) -> int | None:
-        """Its process, where it is there."""
-        return self._process.pid if self._process is not None and self.running else None
-
     def start(self) -> None:
         """Start its process; does nothing where it runs."""
         if self.running:

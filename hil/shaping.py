@@ -24,8 +24,6 @@ import msgspec
 PACKET = 1448
 """Payload bytes of a TCP segment on an Ethernet link."""
 
-NS_PER_S = 1_000_000_000
-
 T = TypeVar("T")
 
 
@@ -71,16 +69,6 @@ class Shaper(Generic[T]):
         self._last_ns = 0
         self._frozen_ns = 0
         self._stalled_since: int | None = None
-
-    @property
-    def shape(self) -> Shape:
-        """The shape in force."""
-        return self._shape
-
-    @property
-    def stalled(self) -> bool:
-        """Whether nothing passes."""
-        return self._stalled_since is not None
 
     @property
     def held(self) -> int:

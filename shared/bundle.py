@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from zipfile import BadZipFile
@@ -55,13 +54,12 @@ class Golden:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A bundle that was verified. `files` are the paths of all listed files by name; `load_ms` is how long it took."""
+    """A bundle that was verified. `files` are the paths of all listed files by name."""
 
     path: Path
     plan: Plan
     contract: str
     files: dict[str, Path]
-    load_ms: float
 
     @property
     def name(self) -> str:
@@ -102,7 +100,6 @@ class Bundle:
 
 def load_bundle(path: str | os.PathLike[str]) -> Bundle:
     """Read and verify the bundle in folder `path`. Raises `BundleError` naming the bundle and the file at fault."""
-    began = time.perf_counter()
     folder = Path(path)
     if not folder.is_dir():
         raise BundleError(f"{folder}: there is no bundle (expected a folder with {MANIFEST})")
@@ -110,7 +107,7 @@ def load_bundle(path: str | os.PathLike[str]) -> Bundle:
     files = _verify_files(folder, manifest)
     plan = _read_plan(folder, files)
     _verify_plan(folder, plan, manifest)
-    return Bundle(folder, plan, contract_digest(plan), files, (time.perf_counter() - began) * 1e3)
+    return Bundle(folder, plan, contract_digest(plan), files)
 
 
 def write_manifest(folder: Path) -> None:

@@ -64,12 +64,11 @@ class ClientGone(msgspec.Struct, frozen=True, gc=False):
 
 class Received(msgspec.Struct, frozen=True, gc=False):
     """A well-formed message came in. On the edge `link` names the connection (`NODE/data`, `NODE/probe`), on a node the
-    peer's routing id. `nbytes` counts header and frames."""
+    peer's routing id."""
 
     link: str
     message: Message
     frames: tuple[Buffer, ...] = ()
-    nbytes: int = 0
 
 
 class LinkUp(msgspec.Struct, frozen=True, gc=False):

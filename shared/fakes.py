@@ -1,18 +1,15 @@
-"""Scripted stand-ins for the ports, for tests and rigs: time that is moved by hand, messages and work that are given by hand.
+"""Scripted stand-ins for the ports, for tests: time that is moved by hand, messages that are given by hand.
 
-They keep the ports' promises (a send is refused, not lost; a run ends exactly once), so that what passes with them is
-not an accident of theirs.
+They keep the ports' promises (a send is refused, not lost), so that what passes with them is not an accident of theirs.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Literal
 
 from shared.driver import Mailbox
 from shared.errors import InvariantBroken
-from shared.events import Action, Event, Failed, Finished, LinkDown, LinkUp, Received, RowResult, Run, Send
+from shared.events import Action, Event, LinkDown, LinkUp, Received, Send
 from shared.request import Buffer
 from shared.wire.messages import Message
 
@@ -69,9 +66,9 @@ class FakeTransport(FakeSource):
         self.sent.append(send)
         return True
 
-    def deliver(self, link: str, message: Message, frames: tuple[Buffer, ...] = (), nbytes: int = 0) -> None:
+    def deliver(self, link: str, message: Message, frames: tuple[Buffer, ...] = ()) -> None:
         """A message comes in on `link`."""
-        self.put(Received(link, message, frames, nbytes))
+        self.put(Received(link, message, frames))
 
     def connect(self, link: str) -> None:
         """The link comes up."""
@@ -87,60 +84,6 @@ class FakeTransport(FakeSource):
         """What was sent since the last call."""
         sent, self.sent = self.sent, []
         return sent
-
-
-class FakeExecutor:
-    """An `Executor` whose runs end when a test says so, or at once by `script`.
-
-    `put` receives the events (a `Mailbox.put`). Runs that were submitted and have not ended are in `waiting`, oldest first.
-    """
-
-    def __init__(
-        self, put: Callable[[Event], None], script: Callable[[Run], tuple[RowResult, ...]] | None = None
-    ) -> None:
-        self._put = put
-        self._script = script
-        self.waiting: deque[Run] = deque()
-        self.submitted: list[Run] = []
-        self.closed = False
-
-    def submit(self, run: Run) -> None:
-        """Take a run; with a script it ends at once, at time 0 to 0."""
-        if self.closed:
-            raise InvariantBroken(f"run {run.run} was submitted to a closed executor")
-        self.submitted.append(run)
-        self.waiting.append(run)
-        if self._script is not None:
-            self.finish(self._script(run))
-
-    def run_in_place(self, run: Run) -> Event:
-        """Carry a run out at once, by the script."""
-        if self._script is None:
-            raise InvariantBroken(f"run {run.run} is to be carried out in place by an executor without a script")
-        self.submitted.append(run)
-        return Finished(run.run, self._script(run), 0, 0)
-
-    def finish(self, results: tuple[RowResult, ...], began_ns: int = 0, ended_ns: int = 0, codec_ns: int = 0) -> None:
-        """The oldest run ends well."""
-        self._put(Finished(self.waiting.popleft().run, results, began_ns, ended_ns, codec_ns))
-
-    def fail(self, reason: Literal["window", "aborted", "error"], detail: str = "") -> None:
-        """The oldest run comes to nothing."""
-        self._put(Failed(self.waiting.popleft().run, reason, detail))
-
-    def abort(self, run: int) -> None:
-        """End a run that waits as `aborted`; others are ignored."""
-        for waiting in self.waiting:
-            if waiting.run == run:
-                self.waiting.remove(waiting)
-                self._put(Failed(run, "aborted"))
-                return
-
-    def close(self) -> None:
-        """Abort what waits."""
-        while self.waiting:
-            self.fail("aborted")
-        self.closed = True
 
 
 class FakeMachine:

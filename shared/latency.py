@@ -76,12 +76,10 @@ class _Curve:
 class Latency:
     """Online execution-time model of one process. All times in nanoseconds."""
 
-    def __init__(self, profiles: Iterable[tuple[str, Profile]] = ()) -> None:
+    def __init__(self) -> None:
         self._curves: dict[WorkKey, _Curve] = {}
         self._ranges: dict[tuple[str, SegmentRange], dict[int, tuple[float, float]]] = {}
         self._codecs: dict[tuple[str, int, str], tuple[float, float]] = {}
-        for contract, profile in profiles:
-            self._take(contract, profile)
 
     @classmethod
     def of(cls, plans: Iterable[tuple[str, Plan]], side: str, slowdown: float = 1.0) -> Latency:
@@ -94,7 +92,7 @@ class Latency:
                     model._take(contract, profile, slowdown / profile.slowdown if side == "edge" else 1.0)
         return model
 
-    def _take(self, contract: str, profile: Profile, scale: float = 1.0) -> None:
+    def _take(self, contract: str, profile: Profile, scale: float) -> None:
         for r in profile.ranges:
             key = (contract, SegmentRange(r.program, r.first, r.last))
             self._ranges.setdefault(key, {})[r.batch] = (r.p50_us * US * scale, r.p99_us * US * scale)

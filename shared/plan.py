@@ -20,7 +20,7 @@ from typing import Literal
 
 import msgspec
 
-from shared.request import Fidelity, TensorSpec
+from shared.request import EXACT, Fidelity, TensorSpec
 
 PLAN_FORMAT = 1
 MANIFEST = "manifest.json"
@@ -196,11 +196,11 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def cloud_fidelity(self, coding: Coding, agreement: float) -> Fidelity:
         """Fidelity of an answer of program 0 whose cut travelled in `coding`."""
-        return Fidelity("lossy", coding.name, agreement) if coding.lossy else Fidelity("exact")
+        return Fidelity("lossy", coding.name, agreement) if coding.lossy else EXACT
 
     def rung_fidelity(self, rung: Rung) -> Fidelity:
         """Fidelity of a local answer made by `rung`."""
-        return Fidelity("exact") if rung.program == 0 else Fidelity("rung", rung.name, rung.agreement)
+        return EXACT if rung.program == 0 else Fidelity("rung", rung.name, rung.agreement)
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

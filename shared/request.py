@@ -58,19 +58,6 @@ class TensorSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return array
 
 
-class RequestKey(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Identity of one attempt at one request, echoed in its reply.
-
-    `peer` is the edge's name as its authenticated or greeted connection gives it, `incarnation` changes at each start
-    of that process, `sequence` counts its requests, and `attempt` tells apart the tries at one request.
-    """
-
-    peer: str
-    incarnation: int
-    sequence: int
-    attempt: int
-
-
 class Fidelity(msgspec.Struct, frozen=True, gc=False):
     """What ran. `exact`: the whole model, nothing lossy. `lossy`: the whole model behind the lossy codec `name`.
     `rung`: the cheaper local rung `name`. `agreement` is with the whole model, measured when the plan was made."""
@@ -131,7 +118,7 @@ class Missed(msgspec.Struct, frozen=True):
 class Rejected(msgspec.Struct, frozen=True):
     """Refused at once: accepting it would have broken a promise already given, or nothing can answer it.
 
-    `reason` is a short fixed word: `overload`, `queue-full`, `expired`, `no-route`, `too-many-open`, `closed`.
+    `reason` is a short fixed word: `input`, `overload`, `expired`, `no-route`, `too-many-open`, `duplicate`, `closed`.
     """
 
     reason: str

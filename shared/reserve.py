@@ -14,12 +14,11 @@ import msgspec
 
 
 class Promise(msgspec.Struct, frozen=True, gc=False):
-    """Work that must end by `deadline_ns` and takes up to `duration_ns`. `priority` 0 is the most important."""
+    """Work that must end by `deadline_ns` and takes up to `duration_ns`."""
 
     job: int
     duration_ns: int
     deadline_ns: int
-    priority: int = 0
 
 
 def first_broken(free_at: Sequence[int], promises: Iterable[Promise]) -> Promise | None:

@@ -160,15 +160,6 @@ class Scheduler:
                 runs.append(run)
         return Decision(tuple(runs), tuple(expired))
 
-    def predicted_finish(self, job: Job, now: int) -> int:
-        """When `job`, were it submitted now, would typically be done: after all that is before it in the order."""
-        free = [now if run is None else max(now, self._launches[run].typical_ns) for run in self._busy]
-        for waiting in self._queue.all():
-            if waiting.order < job.order:
-                soonest = min(range(len(free)), key=free.__getitem__)
-                free[soonest] += self.latency.typical(waiting.key, waiting.rows)
-        return min(free) + self.latency.typical(job.key, job.rows)
-
     def predicted_wait(self, now: int) -> int:
         """How long a new job of the least class would typically wait for an executor, in nanoseconds."""
         free = [now if run is None else max(now, self._launches[run].typical_ns) for run in self._busy]
@@ -186,10 +177,6 @@ class Scheduler:
     def max_rows(self, contract: str) -> int:
         """The most rows of one launch of this contract."""
         return self._max_rows[contract]
-
-    def waiting(self, job: int) -> bool:
-        """Whether this job is still in the queue."""
-        return job in self._queue
 
     @property
     def queued(self) -> int:
@@ -258,7 +245,7 @@ class Scheduler:
         return first_broken(free, others) is not None
 
     def _promise(self, job: Job) -> Promise:
-        return Promise(job.id, self.latency.pessimistic(job.key, job.rows), job.deadline_ns, job.priority)
+        return Promise(job.id, self.latency.pessimistic(job.key, job.rows), job.deadline_ns)
 
     def _promises(self) -> list[Promise]:
         return [self._promise(j) for j in self._queue.promised()]

@@ -56,7 +56,7 @@ class Memory(Group, frozen=True):
 
 class Scheduling(Group, frozen=True):
     """`priority_levels` classes (0 is the most important), earliest deadline first inside each. `max_queued` bounds the
-    queue; `balance` names how an edge picks among nodes."""
+    queue."""
 
     scheduler_type: Literal["latency_aware"] = "latency_aware"
     priority_levels: Annotated[int, Meta(ge=1, le=16)] = 3
@@ -134,7 +134,7 @@ class NodeGroup(Group, frozen=True):
 
 
 class EdgeSettings(Group, frozen=True):
-    """All of an edge agent's file."""
+    """All of an edge agent's file. `balance` names how the agent picks among nodes."""
 
     agent: AgentGroup = AgentGroup()
     nodes: tuple[NodeAddress, ...] = ()

@@ -178,7 +178,7 @@ class _Sockets:
 
     def _received(self, peered: _Peered, frames: list[Buffer]) -> Received:
         message, tensors = self._decode(frames, self._max_total)
-        return Received(peered.link, message, tensors, sum([len(frame) for frame in frames]))
+        return Received(peered.link, message, tensors)
 
     def _hand_over(self, peered: _Peered, frames: Sequence[bytes | memoryview]) -> bool:
         socket = peered.socket
@@ -266,7 +266,7 @@ class Router(_Sockets):
         del peered
         link = bytes(frames.pop(0)).decode("latin-1")
         message, tensors = self._decode(frames, self._max_total)
-        return Received(link, message, tensors, sum([len(frame) for frame in frames]))
+        return Received(link, message, tensors)
 
 
 class Dealers(_Sockets):

@@ -49,10 +49,6 @@ class Session(Protocol):
         """What it really runs on, first choice first."""
         ...
 
-    def end_profiling(self) -> str:
-        """Stop the profiler; the path of its file."""
-        ...
-
 
 class _Options(Protocol):
     graph_optimization_level: object
@@ -60,8 +56,6 @@ class _Options(Protocol):
     inter_op_num_threads: int
     log_severity_level: int
     optimized_model_filepath: str
-    enable_profiling: bool
-    profile_file_prefix: str
 
     def add_session_config_entry(self, key: str, value: str) -> None: ...
 
@@ -79,13 +73,11 @@ def open_session(
     provider: str = CPU,
     optimisation: Optimisation = "all",
     save_to: Path | None = None,
-    profile_prefix: str = "",
     fold_constants: bool = True,
 ) -> Session:
     """A session without spinning threads.
 
-    `save_to` writes the graph as optimised; `profile_prefix` turns the runtime's profiler on; without `fold_constants`
-    operators that depend on weights alone are left.
+    `save_to` writes the graph as optimised; without `fold_constants` operators that depend on weights alone are left.
 
     Raises:
         ModelError: the runtime refuses the model, or does not run it on the provider asked for.
@@ -94,7 +86,7 @@ def open_session(
     if provider not in providers():
         raise ModelError(f"{name}: {provider} is not installed; there is {', '.join(providers())}")
     kept = [] if fold_constants else ["ConstantFolding"]
-    options = _options(threads, optimisation, save_to, profile_prefix)
+    options = _options(threads, optimisation, save_to)
     try:
         if isinstance(model, Path):
             session = _create(str(model), options, provider, kept)
@@ -110,7 +102,7 @@ def open_session(
     return session
 
 
-def _options(threads: int, optimisation: Optimisation, save_to: Path | None, profile_prefix: str) -> _Options:
+def _options(threads: int, optimisation: Optimisation, save_to: Path | None) -> _Options:
     levels = _ort.GraphOptimizationLevel
     options = cast(_Options, _ort.SessionOptions())
     options.graph_optimization_level = {
@@ -128,9 +120,6 @@ def _options(threads: int, optimisation: Optimisation, save_to: Path | None, pro
         options.add_session_config_entry(
             "session.optimized_model_external_initializers_file_name", f"{save_to.name}.weights"
         )
-    if profile_prefix:
-        options.enable_profiling = True
-        options.profile_file_prefix = profile_prefix
     return options
 
 

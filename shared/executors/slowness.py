@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from shared.latency import US
 from shared.plan import Plan, SegmentRange
 from shared.slots import Side
-
-US = 1_000
 
 
 class Slowness:

@@ -3,8 +3,8 @@
 Each submitted run ends in exactly one `Finished` or `Failed`, whatever happens: a late one is refused at the last moment
 before it would begin, one bad row fails alone, a batch that fails as a whole is tried again row by row once (so that one
 bad item does not take the others with it), and if this thread itself dies of a bug, what it held fails while the
-exception goes its way. `Started` is not emitted: nobody decides anything by it, and it would wake the loop at the very
-moment when the run wants the core.
+exception goes its way. That a run began is not told: nobody decides anything by it, and it would wake the loop at the
+very moment when the run wants the core.
 
 Rejected: a process for each executor (a second copy of every tensor); asyncio's pool (no abort, no bound); emitting
 results row by row (the loop would be woken once for each).
