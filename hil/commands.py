@@ -10,7 +10,14 @@ COMMANDS = (
         "Answer a camera by its deadline while the network degrades and nodes are killed.",
         "hil.demo:main",
         extra="demo",
-        requires=("zmq", "onnxruntime", "onnx", "scipy", "simplejpeg", "psutil", "PIL", "skimage"),
+        requires=("zmq", "onnxruntime", "onnx", "simplejpeg", "PIL", "skimage"),
+    ),
+    Command(
+        "verify",
+        "Prove a plan on a cloud node of its own.",
+        "hil.verify:main",
+        extra="cloud,plan",
+        requires=("zmq", "onnxruntime", "onnx", "simplejpeg"),
     ),
     Command(
         "bench",

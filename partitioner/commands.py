@@ -17,13 +17,6 @@ COMMANDS = (
         "Decide where a model should run, and write the bundle.",
         "partitioner.plan_cli:main",
         extra="plan",
-        requires=("onnx", "onnxruntime", "scipy", "PIL", "simplejpeg"),
-    ),
-    Command(
-        "verify",
-        "Prove a plan on a cloud node of its own.",
-        "hil.verify:main",
-        extra="cloud",
-        requires=("zmq", "onnxruntime", "simplejpeg", "psutil"),
+        requires=("onnx", "onnxruntime", "PIL", "simplejpeg"),
     ),
 )

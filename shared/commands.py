@@ -27,9 +27,10 @@ from dataclasses import dataclass
 class Command:
     """One verb of `headtail`.
 
-    `summary` is the line in the list of verbs. `target` is `module:function`. `extra` is the installation extra that
-    brings `requires`, the top-level modules without which the verb cannot run; the list of verbs names the extra where
-    one of them is missing, and running the verb then ends with that hint and status 2.
+    `summary` is the line in the list of verbs. `target` is `module:function`. `extra` is the installation extra (or
+    several, as pip takes them: `cloud,plan`) that brings `requires`, the top-level modules without which the verb cannot
+    run; the list of verbs names the extra where one of them is missing, and running the verb then ends with that hint and
+    status 2.
     """
 
     name: str
