@@ -16,7 +16,6 @@ from __future__ import annotations
 import importlib
 import math
 import struct
-import sys
 from collections.abc import Iterable
 from types import ModuleType
 
@@ -26,6 +25,7 @@ import numpy.typing as npt
 from shared.errors import InputError, PeerError, UserError
 from shared.plan import Coding
 from shared.request import Array, Buffer, TensorSpec
+from shared.wire.codec import raw_frame
 
 LENGTH_BYTES = 4
 """Bytes of the length before each JPEG stream's bytes (all lengths come first)."""
@@ -80,9 +80,9 @@ def encode(array: Array, coding: Coding, tensor_index: int) -> Buffer:
     the JPEG library is missing.
     """
     if coding.kind == "raw":
-        return _bytes_of(array)
+        return raw_frame(array)
     if coding.kind == "int8":
-        return _bytes_of(_quantise(array, _scales(coding, tensor_index, array.shape)))
+        return raw_frame(_quantise(array, _scales(coding, tensor_index, array.shape)))
     return _encode_jpeg(array, coding.quality)
 
 
@@ -142,17 +142,6 @@ def calibrate_int8(arrays: Iterable[Array]) -> tuple[float, ...]:
     # A scale that float32 cannot hold would be 0 on the wire's other side.
     smallest = float(np.finfo(np.float32).tiny)
     return tuple(1.0 if p == 0.0 else max(p / INT8_LIMIT, smallest) for p in peak.tolist())
-
-
-def _bytes_of(array: Array) -> Buffer:
-    """The array's elements, little-endian and in C order, copied only where they do not lie so already."""
-    contiguous = np.ascontiguousarray(array)
-    order = contiguous.dtype.byteorder
-    if order == ">" or (order == "=" and sys.byteorder == "big"):
-        contiguous = contiguous.astype(contiguous.dtype.newbyteorder("<"))
-    if contiguous.size == 0:
-        return b""
-    return contiguous.reshape(-1).view(np.uint8).data
 
 
 def _scales(coding: Coding, tensor_index: int, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
