@@ -143,8 +143,8 @@ def _facts(contract: str, plan: Plan, route: Route) -> RouteFacts:
     profile = plan.profile("cloud")
     tail_us = 0.0
     if profile is not None:
-        tail = (0, route.cut, len(plan.cuts) - 1, 1)
-        tail_us += sum(t.p50_us for t in profile.ranges if (t.program, t.first, t.last, t.batch) == tail)
-        tail_us += sum(c.decode_us for c in profile.codecs if (c.cut, c.coding) == (route.cut, route.coding))
+        tail = profile.time(0, route.cut, len(plan.cuts) - 1)
+        decoding = profile.codec_time(route.cut, route.coding)
+        tail_us = (tail.p50_us if tail else 0.0) + (decoding.decode_us if decoding else 0.0)
     sent = tensor_table(plan.cuts[route.cut].tensors, plan.max_batch)
     return RouteFacts(route, coding, head, int(tail_us * US), sent, tensor_table(plan.outputs, plan.max_batch))

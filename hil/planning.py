@@ -121,11 +121,9 @@ def split_deadline_ms(plan: Plan, deadline_ms: float, local_ms: float) -> float:
     if profile is None or not plan.routes:
         return deadline_ms
     route = plan.routes[0]
-    head_us = next(
-        (t.p99_us for t in profile.ranges if (t.program, t.first, t.last, t.batch) == (0, 0, route.cut, 1)), 0.0
-    )
-    encode_us = next((c.encode_us for c in profile.codecs if (c.cut, c.coding) == (route.cut, route.coding)), 0.0)
-    return max(deadline_ms, float(math.ceil(local_ms + (head_us + encode_us) / 1e3 + SPLIT_MARGIN_MS)))
+    head, coding = profile.time(0, 0, route.cut), profile.codec_time(route.cut, route.coding)
+    before_us = (head.p99_us if head else 0.0) + (coding.encode_us if coding else 0.0)
+    return max(deadline_ms, float(math.ceil(local_ms + before_us / 1e3 + SPLIT_MARGIN_MS)))
 
 
 def _made(options: PlanOptions, progress: Progress) -> Planned:

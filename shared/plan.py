@@ -148,6 +148,15 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ranges: tuple[RangeTime, ...]
     codecs: tuple[CodecTime, ...] = ()
 
+    def time(self, program: int, first: int, last: int, batch: int = 1) -> RangeTime | None:
+        """The time of this range at this batch size; None where it was not measured."""
+        wanted = (program, first, last, batch)
+        return next((t for t in self.ranges if (t.program, t.first, t.last, t.batch) == wanted), None)
+
+    def codec_time(self, cut: int, coding: str) -> CodecTime | None:
+        """The time of this coding at this cut; None where it was not measured."""
+        return next((t for t in self.codecs if (t.cut, t.coding) == (cut, coding)), None)
+
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All of `plan.json`. See the module's docstring for the words.
