@@ -6,7 +6,6 @@ import re
 import select
 import signal
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from types import TracebackType
@@ -15,12 +14,14 @@ from typing import Self
 import msgspec
 
 from cloud.node import NodeStats
+from hil.services import HEADTAIL
+from hil.toml import to_toml
 from shared.errors import HeadtailError
+from shared.settings import CloudSettings, Execution, NodeGroup
 
 START_S = 60.0
 END_S = 30.0
 READY = re.compile(r"ready (\S+) ")
-COMMAND = "from shared.cli import main; main()"
 
 
 class OwnNode:
@@ -32,13 +33,11 @@ class OwnNode:
     def __init__(self, bundle: Path, threads: int) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="headtail-verify-")
         config = Path(self._folder.name) / "cloud.toml"
-        config.write_text(
-            f'[node]\nname = "verify"\nmodels = [{_toml(str(bundle.resolve()))}]\n[execution]\nthreads = {threads}\n',
-            encoding="utf-8",
-        )
+        node = NodeGroup(name="verify", models=(str(bundle.resolve()),))
+        config.write_text(to_toml(CloudSettings(node=node, execution=Execution(threads=threads))), encoding="utf-8")
         arguments = ["cloud", "--config", str(config), "--endpoint", "tcp://127.0.0.1:*", "--stats"]
         self._process = subprocess.Popen(  # noqa: S603 -- our own command
-            [sys.executable, "-c", COMMAND, *arguments],
+            [*HEADTAIL, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -87,8 +86,3 @@ class OwnNode:
             self._process.kill()
         self._process.communicate()
         self._folder.cleanup()
-
-
-def _toml(text: str) -> str:
-    """A basic string of TOML; its escapes are JSON's."""
-    return msgspec.json.encode(text).decode()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import msgspec
 
 from hil.results import PhaseResult
 from hil.verdict import Verdict
+from partitioner.machine import device_name, library_version
 from shared.bundle import Bundle
 from shared.plan import Plan
 
@@ -85,12 +85,12 @@ def summary_of(bundle: Bundle, seconds: float) -> PlanSummary:
 def environment(weight: Sequence[str]) -> Environment:
     """What this process runs on."""
     return Environment(
-        headtail=_version("headtail"),
+        headtail=library_version("headtail"),
         python=platform.python_version(),
         system=f"{platform.system()} {platform.release()} {platform.machine()}",
-        processor=_processor(),
+        processor=device_name(),
         cores=len(os.sched_getaffinity(0)),
-        libraries={name: _version(name) for name in LIBRARIES},
+        libraries={name: library_version(name) for name in LIBRARIES},
         weight=tuple(weight),
     )
 
@@ -110,28 +110,7 @@ def _cut_line(plan: Plan, index: int) -> str:
 
 def _rung_line(plan: Plan, index: int) -> str:
     rung = plan.ladder[index]
-    last = len(plan.programs[rung.program].segments)
     profile = plan.profile("edge")
-    times = (
-        [t for t in profile.ranges if (t.program, t.first, t.last, t.batch) == (rung.program, 0, last, 1)]
-        if profile
-        else []
-    )
-    took = f"{times[0].p50_us / 1000:.1f} ms on the device (p99 {times[0].p99_us / 1000:.1f}), " if times else ""
+    time = profile.time(rung.program, 0, len(plan.programs[rung.program].segments)) if profile else None
+    took = f"{time.p50_us / 1000:.1f} ms on the device (p99 {time.p99_us / 1000:.1f}), " if time else ""
     return f"{rung.name}: {took}agreement {rung.agreement:.3f}"
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "not installed"

@@ -6,22 +6,21 @@ something goes wrong. A process that ends by itself is an error of the rig's run
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
 from pathlib import Path
 from typing import cast
 
-import msgspec
-
+from hil.toml import to_toml
 from shared.errors import HeadtailError
 from shared.settings import CloudSettings, EdgeSettings
 
-Table = Mapping[str, object]
+HEADTAIL = (sys.executable, "-c", "from shared.cli import main; main()")
+"""The command `headtail` of this very environment, wherever its script lies."""
 
 END_S = 5.0
 """How long a process may take to end when it is asked to."""
@@ -35,8 +34,7 @@ class Service:
         config = folder / f"{name}.toml"
         config.write_text(to_toml(settings), encoding="utf-8")
         self.log = folder / f"{name}.log"
-        run = [sys.executable, "-c", "from shared.cli import main; main()", verb, "--config", str(config)]
-        self._command = [sys.executable, "-m", "hil.weight", *run]
+        self._command = [sys.executable, "-m", "hil.weight", *HEADTAIL, verb, "--config", str(config)]
         self._process: subprocess.Popen[bytes] | None = None
         self._said_before = 0
 
@@ -107,38 +105,6 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def to_toml(settings: msgspec.Struct) -> str:
-    """Settings as a TOML file: values first, then tables and arrays of tables."""
-    tree = cast(Mapping[str, object], msgspec.to_builtins(settings))
-    tables = {key: cast(Table, value) for key, value in tree.items() if isinstance(value, Mapping)}
-    arrays = {key: cast(Sequence[Table], value) for key, value in tree.items() if _is_tables(value)}
-    lines = [f"{key} = {_value(value)}" for key, value in tree.items() if key not in {*tables, *arrays}]
-    for key, table in tables.items():
-        lines += ["", f"[{key}]", *_pairs(table)]
-    for key, array in arrays.items():
-        for table in array:
-            lines += ["", f"[[{key}]]", *_pairs(table)]
-    return "\n".join(lines) + "\n"
-
-
-def _is_tables(value: object) -> bool:
-    if not isinstance(value, list | tuple):
-        return False
-    items = cast(Sequence[object], value)
-    return bool(items) and all(isinstance(item, Mapping) for item in items)
-
-
-def _pairs(table: Table) -> list[str]:
-    return [f"{key} = {_value(value)}" for key, value in table.items()]
-
-
-def _value(value: object) -> str:
-    """A TOML value; JSON writes strings, numbers, booleans and arrays of them the same way."""
-    return json.dumps(value, ensure_ascii=True)
-
-
 def run_folder() -> Path:
     """A folder for sockets, short enough for the kernel's limit on their paths, of the user's own."""
-    import tempfile
-
     return Path(tempfile.mkdtemp(prefix="headtail-", dir="/tmp" if os.access("/tmp", os.W_OK) else None))  # noqa: S108

@@ -8,12 +8,12 @@ profile is that, slowed by the stated factor.
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from partitioner.cost import Spread
+from partitioner.machine import device_name
 from partitioner.running import Part, Tensors, join_rows, load_file, run_chain
 from partitioner.timing import Job, Pace, Samples, sample_at, time_warm
 from partitioner.ways import codec_jobs, over
@@ -95,17 +95,6 @@ def profile_bundle(
         )
 
     return profile("edge", slowdown), profile("cloud", 1.0)
-
-
-def device_name() -> str:
-    """The processor's name as the system gives it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
 
 
 def _ranges(plan: Plan) -> list[tuple[int, int, int]]:

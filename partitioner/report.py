@@ -11,13 +11,12 @@ import math
 import platform
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 
 from partitioner.agreement import describe
 from partitioner.choose import rank, without_dominated
 from partitioner.cost import Candidate, predict
+from partitioner.machine import device_name, library_version
 from partitioner.options import LinkGuess
-from partitioner.profile import device_name
 from partitioner.study import Study
 from partitioner.verify_local import Check
 from partitioner.weigh import Weighing
@@ -187,7 +186,7 @@ def _machine(findings: Findings) -> str:
         ("processor", device_name()),
         ("system", platform.platform()),
         ("python", platform.python_version()),
-        *((name, _version(name)) for name in PACKAGES),
+        *((name, library_version(name)) for name in PACKAGES),
         ("model", plan.model),
         ("opset, IR", f"{plan.opset}, {plan.ir_version}"),
         ("contract", contract_digest(plan)),
@@ -196,13 +195,6 @@ def _machine(findings: Findings) -> str:
         ("made in", f"{findings.seconds:.1f} s"),
     ]
     return f"<h2>Machine and versions</h2>{_table(('what', 'value'), rows)}"
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
 
 
 def _bar(parts_us: Sequence[float], longest_us: float) -> str:

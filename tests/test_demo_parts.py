@@ -19,7 +19,8 @@ from hil.ledger import TOLERANCE, Claim, difference
 from hil.live import Board, Line, table_of
 from hil.planning import first_with_room, split_deadline_ms
 from hil.references import only, references, telling_frames
-from hil.services import Service, free_ports, to_toml
+from hil.services import Service, free_ports
+from hil.toml import to_toml
 from shared.bundle import load_bundle
 from shared.errors import HeadtailError, ModelError
 from shared.request import Array
