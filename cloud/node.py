@@ -23,12 +23,13 @@ import typer
 from cloud.launches import LaunchCount, Launches
 from cloud.session import Session
 from shared.driver import Driver
+from shared.errors import SettingsError
 from shared.events import Action, Event, Run, Send, SendFailed
 from shared.settings import CloudSettings
 from shared.settings_file import load_cloud
 from shared.signals import stop_on_signals
 from shared.transport import Router
-from shared.wire.codec import decode_edge
+from shared.wire.codec import MAX_WORD, decode_edge
 from shared.workshop import Workshop
 
 
@@ -58,11 +59,11 @@ class Node:
             memory=settings.memory,
         )
         try:
+            self._session = Session(settings, self._shop.plans, self._name, self._incarnation)
             self._router = Router(settings.node.endpoint, decode_edge, max_message_mb=settings.limits.max_message_mb)
         except BaseException:
             self._shop.close()
             raise
-        self._session = Session(settings, self._shop.plans, self._name, self._incarnation)
         self._driver = Driver(
             self, self._perform, completions=(self._shop.finished,), transports=(self._router,), own_process=True
         )
@@ -123,6 +124,8 @@ def main(
     settings = load_cloud(config)
     group = settings.node
     group = msgspec.structs.replace(group, endpoint=endpoint or group.endpoint, name=name or group.name)
+    if len(group.name) > MAX_WORD:
+        raise SettingsError(f"--name: {len(group.name)} characters; expected at most {MAX_WORD}")
     node = Node(msgspec.structs.replace(settings, node=group))
     stop_on_signals(node.stop)
     models = ", ".join(node.models)

@@ -62,16 +62,17 @@ class Peers:
     def greet(self, link: str, message: Hello, now: int) -> tuple[Peer, Peer | None]:
         """Take a greeting: the peer, and the former incarnation of it that it replaces, if any.
 
-        Raises `PeerError` with reason `version` for another protocol, `hello` for a greeting of an older incarnation or
-        for one more peer than the node serves.
+        A lower incarnation counts as an older one as long as the known one is heard of; after that it is a host whose clock
+        was set back. Raises `PeerError` with reason `version` for another protocol, `hello` for a greeting of an older
+        incarnation or for one more peer than the node serves.
         """
         if message.protocol != PROTOCOL:
             raise PeerError("version", f"protocol {message.protocol}, expected {PROTOCOL}")
         peer = self._by_name.get(message.peer)
         replaced = None
-        if peer is not None and message.incarnation < peer.incarnation:
+        if peer is not None and message.incarnation < peer.incarnation and now - peer.seen_ns <= SILENT_NS:
             raise PeerError("hello", f"{message.peer} has a newer incarnation here")
-        if peer is not None and message.incarnation > peer.incarnation:
+        if peer is not None and message.incarnation != peer.incarnation:
             replaced = peer
             self.remove(peer)
             peer = None

@@ -18,7 +18,7 @@ import msgspec
 
 from cloud.peers import Peer, Peers
 from shared.codecs import check_frame
-from shared.errors import InvariantBroken, PeerError
+from shared.errors import InvariantBroken, PeerError, SettingsError
 from shared.events import (
     Abort,
     Action,
@@ -40,7 +40,10 @@ from shared.queue import Job
 from shared.request import Array, Buffer, Stages
 from shared.scheduler import scheduler_of
 from shared.settings import CloudSettings
+from shared.wire.codec import MAX_NUMBER
 from shared.wire.messages import (
+    MAX_HEADER,
+    PROTOCOL,
     Bye,
     Cancel,
     Hello,
@@ -73,7 +76,12 @@ class Session:
     """Peers and requests of one node process. `handle(event, now)` is the only door."""
 
     def __init__(self, settings: CloudSettings, plans: Mapping[str, Plan], node: str, incarnation: int) -> None:
-        """`plans` by contract digest. `node` names this node, `incarnation` this start of it."""
+        """`plans` by contract digest. `node` names this node, `incarnation` this start of it.
+
+        Raises `SettingsError` where so many plans are served that the answer to a greeting would not fit into a header.
+        """
+        if len(msgspec.msgpack.encode(Welcome(PROTOCOL, node, incarnation, tuple(plans), MAX_NUMBER))) > MAX_HEADER:
+            raise SettingsError(f"node.models: {len(plans)} models do not fit into one greeting; serve fewer of them")
         self._settings = settings
         self._plans = dict(plans)
         self._node = node
@@ -141,7 +149,8 @@ class Session:
             return
         if replaced is not None:
             self._forget(replaced, now, out)
-        contracts = tuple(c for c in message.contracts if c in self._plans)
+        # Each once, however often it was asked for: all of them fit into a header, as was checked at start.
+        contracts = tuple(c for c in self._plans if c in message.contracts)
         credits_ = self.peers.credits.granted(peer.account)
         out.append(Send(link, Welcome(message.protocol, self._node, self._incarnation, contracts, credits_)))
 

@@ -26,7 +26,11 @@ from shared.wire.messages import PROTOCOL, Hello, Load, Probe, ProbeReply, Welco
 
 MS = 1_000_000
 HELLO_EVERY_NS = 250 * MS
-"""How often an unanswered greeting is repeated."""
+"""How often an unanswered greeting is repeated, and the least pause after one that was turned down."""
+
+FORGET_NS = 5_000 * MS
+"""An attempt that is overdue for so long will not be answered: its credit is taken back, so that a node that owes a few
+answers for ever is not shut out for ever."""
 
 
 class State(Enum):
@@ -176,24 +180,31 @@ class Nodes:
         return self._greet(node, now) if node.state is State.GONE else []
 
     def left(self, node: Node, reason: str, now: int) -> list[Action]:
-        """The node said good-bye: its attempts are hopeless. One that does not know us is greeted anew."""
+        """The node said good-bye: its attempts are hopeless. One that does not know us is greeted anew, at once the first
+        time and after a pause where that greeting is what it turned down."""
+        turned_down = node.state is State.GREETING
         self._lose(node, State.GONE)
         if reason != "hello":
             return []
-        greetings = self._greet(node, now)
-        return [Send(node.probe, self._hello("probe")), *greetings] if node.probe_up else greetings
+        if turned_down:
+            node.state = State.GREETING
+            return []
+        return self._greet_both(node, now)
 
     def unknown_to(self, node: Node, now: int) -> list[Action]:
         """The node refused a request because it does not know us: greet it anew."""
         return self._greet(node, now) if node.state in (State.UP, State.STALLED) else []
 
     def overdue(self, node: Node, now: int) -> bool:
-        """Mark the node stalled where an answer is overdue by more than the settings allow; True where that is new."""
+        """Mark the node stalled where an answer is overdue by more than the settings allow; True where that is new. One that
+        is overdue beyond hope is forgotten."""
         if node.state is not State.UP or not node.out:
             return False
         allowed = int(self._link.stall_ms * MS)
         if all(now <= s.typical_ns + allowed for s in node.out.values()):
             return False
+        for key in [key for key, sent in node.out.items() if now > sent.typical_ns + FORGET_NS]:
+            del node.out[key]
         node.state = State.STALLED
         node.hello_at = now + HELLO_EVERY_NS
         return True
@@ -207,7 +218,9 @@ class Nodes:
         for node in self.by_name.values():
             if node.state is State.PAUSED and now >= node.return_at:
                 node.state = State.UP
-            if node.state in (State.GREETING, State.STALLED) and now >= node.hello_at:
+            if node.state is State.GREETING and now >= node.hello_at:
+                actions += self._greet_both(node, now)
+            elif node.state is State.STALLED and now >= node.hello_at:
                 node.hello_at = now + HELLO_EVERY_NS
                 actions.append(Send(node.data, self._hello("data")))
             if node.probe_up and now >= node.probe_at:
@@ -242,6 +255,10 @@ class Nodes:
         node.state = State.GREETING
         node.hello_at = now + HELLO_EVERY_NS
         return [Send(node.data, self._hello("data"))]
+
+    def _greet_both(self, node: Node, now: int) -> list[Action]:
+        greetings = self._greet(node, now)
+        return [Send(node.probe, self._hello("probe")), *greetings] if node.probe_up else greetings
 
     def _hello(self, connection: Literal["data", "probe"]) -> Hello:
         return Hello(PROTOCOL, self._peer, self._incarnation, connection, self._contracts)

@@ -17,6 +17,7 @@ from shared.wire import codec
 from shared.wire import messages as m
 from shared.wire.codec import (
     ITEMSIZE,
+    MAX_SPAN_NS,
     REASONS,
     array_of,
     decode_agent,
@@ -163,6 +164,11 @@ def test_other_layouts_are_converted(array: Array) -> None:
         ([encode(m.Cancel(1, 2, 3))[0] + b"\x00"], "header"),
         ([encode(m.Cancel(-1, 2, 3))[0]], "range"),
         ([encode(m.Cancel(1, 2, 1 << 63))[0]], "range"),
+        ([encode(m.Probe(1, 1 << 63, 0, 0))[0]], "range"),
+        ([encode(m.Probe(1, 2, -1, 0))[0]], "range"),
+        (encode(infer(sent_ns=-1), [IMAGE]), "range"),
+        (encode(infer(budget_ns=MAX_SPAN_NS + 1), [IMAGE]), "range"),
+        (encode(infer(budget_ns=-MAX_SPAN_NS - 1), [IMAGE]), "range"),
         ([encode(m.Hello(1, "n" * 200, 3, "data", ()))[0]], "word"),
         (encode(infer(rows=0), [IMAGE]), "range"),
         (encode(infer((m.Tensor("float32", (-2, 3, 4)),)), [IMAGE]), "shape"),
@@ -178,6 +184,41 @@ def test_each_violation_has_its_word(frames: list[bytes], reason: str) -> None:
         decode_edge(frames)
     assert refused.value.reason == reason
     assert reason in REASONS
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        reply((), stages={"tail": -1}),
+        reply((), stages={"cloud_queue": MAX_SPAN_NS + 1}),
+        reply((), sent_ns=-5),
+        reply((), load=m.Load(MAX_SPAN_NS + 1, 4)),
+        m.Refusal(1, 2, 3, "overload", "", 1 << 63, LOAD),
+        m.ProbeReply(1, 2, -3, 4, LOAD),
+        m.ProbeReply(1, 2, 3, 4, m.Load(0, -1)),
+    ],
+)
+def test_an_edge_believes_no_time_that_is_none(message: Any) -> None:
+    with pytest.raises(PeerError) as refused:
+        decode_node(encode(message))
+    assert refused.value.reason == "range"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"inputs": (("x", "complex64", (1, 2)),)}, "dtype"),
+        ({"inputs": (("x", "uint8", (0, 2)),)}, "shape"),
+        ({"inputs": (("x", "uint8", (1, -2)),)}, "shape"),
+        ({"max_batch": 0}, "range"),
+        ({"name": "m" * 200}, "word"),
+    ],
+)
+def test_a_client_believes_no_model_that_is_none(changes: dict[str, Any], reason: str) -> None:
+    fine = m.ModelInfo("f", "c", (("x", "uint8", (1, 2)),), ("y",), True, 8)
+    with pytest.raises(PeerError) as refused:
+        decode_agent(encode(m.Attached(1, "edge", 3, (msgspec.structs.replace(fine, **changes),))))
+    assert refused.value.reason == reason
 
 
 @pytest.mark.parametrize("length", [0, 95, 97])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from plans import INT8, X, Y, make_input, make_plan
 
 from cloud.session import Session
+from shared.errors import SettingsError
 from shared.events import Abort, Action, Failed, Finished, Received, RowResult, Run, Send, SendFailed, Tick, WakeAt
 from shared.settings import Batching, CloudLimits, CloudSettings, NodeGroup, Scheduling
 from shared.wire.messages import (
@@ -87,6 +89,18 @@ def finish(s: Session, run: Run, now: int, took: int = 2 * MS) -> list[Action]:
 def test_a_greeting_is_answered_with_the_contracts_that_are_served() -> None:
     (send,) = give(session(), hello())
     assert send == Send(LINK, Welcome(PROTOCOL, "node", 7, (CONTRACT,), 64))
+
+
+def test_a_contract_that_is_asked_for_many_times_is_granted_once() -> None:
+    s = session()
+    asked = Hello(PROTOCOL, "edge", 1, "data", (CONTRACT, "other") * 30)
+    assert give(s, asked) == [Send(LINK, Welcome(PROTOCOL, "node", 7, (CONTRACT,), 64))]
+
+
+def test_more_models_than_a_greeting_can_name_are_refused_at_start() -> None:
+    plans = {f"{index:064}": PLAN for index in range(70)}
+    with pytest.raises(SettingsError, match="70 models do not fit into one greeting"):
+        Session(CloudSettings(), plans, "node", 7)
 
 
 def test_another_protocol_is_refused_with_its_reason() -> None:
@@ -256,6 +270,14 @@ def test_a_new_incarnation_replaces_the_old_one_and_an_old_greeting_does_not_com
     assert [a for a in actions if isinstance(a, Abort)]
     assert give(s, hello(incarnation=1)) == [Send(LINK, Bye("hello"))]
     assert refusal(give(s, infer(2), frames=FRAMES)) == "hello"
+
+
+def test_an_edge_whose_clock_was_set_back_is_let_in_when_its_former_self_is_silent() -> None:
+    s = greeted()
+    give(s, infer(1, budget_ns=50 * MS), frames=FRAMES)
+    assert give(s, hello(incarnation=0), T0 + 9_000 * MS, link="edge:0:data") == [Send("edge:0:data", Bye("hello"))]
+    actions = give(s, hello(incarnation=0), T0 + 11_000 * MS, link="edge:0:data")
+    assert [type(a.message) for a in actions if isinstance(a, Send)] == [Welcome]
 
 
 def test_more_peers_than_the_limit_are_refused_until_one_is_silent() -> None:

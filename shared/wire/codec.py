@@ -34,6 +34,7 @@ from shared.wire.messages import (
     Hello,
     Infer,
     Message,
+    ModelInfo,
     NodeMessage,
     Probe,
     ProbeReply,
@@ -57,6 +58,12 @@ MAX_AXES = 16
 
 MAX_ELEMENTS = 1 << 40
 """Elements of a tensor, far above what any message may carry, so that no product grows without bound."""
+
+MAX_NUMBER = (1 << 63) - 1
+"""The largest of the numbers that count or name something."""
+
+MAX_SPAN_NS = 1 << 50
+"""The longest time span that is believed, 13 days: sums and differences of a few stay within 64 bits."""
 
 MAX_DETAIL = 512
 """Characters of free text that `encode` keeps where the whole would not fit into a header."""
@@ -184,16 +191,20 @@ def check(message: Message, frames: Sequence[Buffer], max_total: int) -> None:
         case Infer():
             _check_numbers(message.incarnation, message.sequence, message.attempt, message.cut, message.priority)
             _check_rows(message.rows)
+            _check_numbers(message.sent_ns)
+            _check_spans(abs(message.budget_ns))
             _check_words(message.contract, message.coding)
             _check_tensors(message.tensors, frames, max_total, raw=False)
         case Reply():
             _check_numbers(message.incarnation, message.sequence, message.attempt, message.cut)
             _check_rows(message.rows)
             _check_words(message.contract, message.coding)
-            _check_numbers(message.load.wait_ns, message.load.credits)
+            _check_numbers(message.sent_ns, message.load.credits)
+            _check_spans(message.load.wait_ns, *message.stages.values())
             _check_tensors(message.tensors, frames, max_total, raw=True)
         case Submit():
             _check_numbers(message.sequence, message.priority, message.stream)
+            _check_numbers(message.scheduled_ns, message.deadline_ns)
             _check_rows(message.rows)
             _check_words(message.model)
             _check_tensors(message.tensors, frames, max_total, raw=True)
@@ -214,7 +225,7 @@ def _check_small(message: Message) -> None:
         case Cancel():
             _check_numbers(message.incarnation, message.sequence, message.attempt)
         case Probe():
-            _check_numbers(message.number)
+            _check_numbers(message.number, message.sent_ns, message.last_sent_ns, message.last_received_ns)
         case Hello():
             _check_numbers(message.protocol, message.incarnation)
             _check_words(message.peer, *message.contracts)
@@ -223,16 +234,21 @@ def _check_small(message: Message) -> None:
             _check_words(message.node, *message.contracts)
         case Refusal():
             _check_numbers(message.incarnation, message.sequence, message.attempt)
-            _check_numbers(message.load.wait_ns, message.load.credits)
+            _check_numbers(message.sent_ns, message.load.credits)
+            _check_spans(message.load.wait_ns)
             _check_words(message.reason)
         case ProbeReply():
-            _check_numbers(message.number, message.load.wait_ns, message.load.credits)
+            _check_numbers(message.number, message.probe_sent_ns, message.received_ns, message.sent_ns)
+            _check_numbers(message.load.credits)
+            _check_spans(message.load.wait_ns)
         case Attach():
             _check_numbers(message.protocol, message.incarnation)
             _check_words(message.client)
         case Attached():
             _check_numbers(message.protocol, message.incarnation)
             _check_words(message.agent)
+            for info in message.models:
+                _check_model(info)
         case Withdraw():
             _check_numbers(message.sequence)
         case Final():
@@ -246,6 +262,16 @@ def _check_small(message: Message) -> None:
             pass
 
 
+def _check_model(info: ModelInfo) -> None:
+    _check_words(info.name, info.contract, *info.outputs)
+    _check_rows(info.max_batch)
+    for name, dtype, shape in info.inputs:
+        _check_words(name)
+        tensor_nbytes(Tensor(dtype, shape))
+        if 0 in shape[:1]:
+            raise PeerError("shape", f"input {name!r} of model {info.name!r} has no rows")
+
+
 def _check_answer(answer: AnswerHeader, frames: Sequence[Buffer], max_total: int) -> None:
     _check_words(answer.node or "", answer.rung, answer.contract, answer.fidelity.name)
     _check_numbers(answer.cut or 0)
@@ -254,8 +280,14 @@ def _check_answer(answer: AnswerHeader, frames: Sequence[Buffer], max_total: int
 
 def _check_numbers(*numbers: int) -> None:
     for number in numbers:
-        if not 0 <= number < 1 << 63:
+        if not 0 <= number <= MAX_NUMBER:
             raise PeerError("range", f"{number} where 0 to 2^63 - 1 may come")
+
+
+def _check_spans(*spans_ns: int) -> None:
+    for span_ns in spans_ns:
+        if not 0 <= span_ns <= MAX_SPAN_NS:
+            raise PeerError("range", f"a span of {span_ns} ns where 0 to {MAX_SPAN_NS} may come")
 
 
 def _check_rows(rows: int) -> None:

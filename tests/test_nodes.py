@@ -1,0 +1,59 @@
+"""What an edge makes of nodes that misbehave, message by message, on virtual time."""
+
+from __future__ import annotations
+
+import random
+
+from edge.nodes import FORGET_NS, HELLO_EVERY_NS, MS, Node, Nodes, Sent, State
+from shared.events import Action, Send
+from shared.settings import EdgeSettings, NodeAddress
+from shared.wire.messages import PROTOCOL, Hello, Welcome
+
+CONTRACT = "c" * 64
+
+
+def make_nodes() -> tuple[Nodes, Node]:
+    settings = EdgeSettings(nodes=(NodeAddress(name="n1", endpoint="tcp://n1:1"),))
+    nodes = Nodes(settings, (CONTRACT,), 1, random.Random(1))
+    return nodes, nodes.by_name["n1"]
+
+
+def welcome(nodes: Nodes, node: Node, now: int) -> None:
+    nodes.welcomed(node, Welcome(PROTOCOL, "n1", 5, (CONTRACT,), 8), now)
+
+
+def greetings(actions: list[Action]) -> list[str]:
+    return [a.link for a in actions if isinstance(a, Send) and isinstance(a.message, Hello)]
+
+
+def test_a_node_that_turns_every_greeting_down_is_greeted_with_pauses() -> None:
+    nodes, node = make_nodes()
+    nodes.connected("n1/probe", 0)
+    nodes.connected("n1/data", 0)
+    sent = 0
+    for now in range(0, 4 * HELLO_EVERY_NS, MS):
+        sent += len(greetings(nodes.left(node, "hello", now)))
+        sent += len(greetings(nodes.tick(now)[0]))
+    assert 2 <= sent <= 8
+
+
+def test_a_node_that_forgot_the_edge_is_greeted_at_once_on_both_connections() -> None:
+    nodes, node = make_nodes()
+    nodes.connected("n1/probe", 0)
+    nodes.connected("n1/data", 0)
+    welcome(nodes, node, MS)
+    assert sorted(greetings(nodes.left(node, "hello", 2 * MS))) == ["n1/data", "n1/probe"]
+
+
+def test_answers_that_a_node_owes_for_ever_do_not_shut_it_out_for_ever() -> None:
+    nodes, node = make_nodes()
+    nodes.connected("n1/data", 0)
+    welcome(nodes, node, 0)
+    for sequence in (1, 2):
+        node.out[sequence, 1] = Sent(0, 5 * MS, 9 * MS, 100, False)
+    assert not nodes.usable(CONTRACT)
+    for now in range(0, FORGET_NS + 4 * HELLO_EVERY_NS, 10 * MS):
+        nodes.tick(now)
+        if node.state is State.STALLED:
+            welcome(nodes, node, now)
+    assert nodes.usable(CONTRACT) == [node]
