@@ -1,126 +1,43 @@
-"""Addresses of sockets, and the lock that keeps two processes off one ipc path.
-
-ZeroMQ deletes whatever lies at an ipc path before it binds there, be it another process's socket or somebody's file, and
-says nothing. So a path is bound only under a lock (`PATH.lock`, held for as long as the socket), only where nobody
-listens, and only where nothing but a socket lies. A tcp port in use is refused by the system itself.
-"""
+"""What an address of a socket looks like: one rule for configuration files, command lines and callers. Pure."""
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 import re
-import socket
-import stat
-from pathlib import Path
-from types import TracebackType
 
 from shared.errors import UserError
 
 MAX_PATH = 107
 """Bytes of an ipc path: what fits into the system's address of a local socket."""
 
-_TCP = re.compile(r"tcp://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+|\*):(\d{1,5}|\*)")
+_TCP = re.compile(r"tcp://(?P<host>\*|\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5}|\*)")
 
 
-def check_endpoint(endpoint: str) -> str:
-    """The endpoint itself. Raises `UserError` where it is neither `tcp://HOST:PORT` nor `ipc://PATH`."""
+def endpoint_fault(endpoint: str, *, binds: bool) -> str | None:
+    """What is expected of an endpoint, where this one does not meet it.
+
+    Only one that `binds` may say `*`: for its host, to listen on every address, or for its port, to take any free one.
+    """
+    expected = "ipc:///absolute/path or tcp://host:port"
     if endpoint.startswith("ipc://"):
         path = endpoint.removeprefix("ipc://")
-        if not path or path[0] in "@*" or "\0" in path:
-            raise UserError(f"{endpoint}: expected ipc:// and the path of a file")
+        if not path.startswith("/") or path.endswith("/") or "\0" in path:
+            return expected
         if len(os.fsencode(path)) > MAX_PATH:
-            length = len(os.fsencode(path))
-            raise UserError(f"{endpoint}: the path has {length} bytes, a local socket's has at most {MAX_PATH}")
-        return endpoint
+            return f"a path of at most {MAX_PATH} bytes after ipc://, as the kernel takes no longer one"
+        return None
     match = _TCP.fullmatch(endpoint)
     if match is None:
-        raise UserError(f"{endpoint!r} is no endpoint: expected tcp://HOST:PORT or ipc://PATH")
-    if match[2] != "*" and int(match[2]) > 65535:
-        raise UserError(f"{endpoint}: a port is at most 65535")
-    return endpoint
+        return expected
+    if not binds and "*" in (match["host"], match["port"]):
+        return "the host and port to connect to, where * is for one that listens"
+    if match["port"] != "*" and not 1 <= int(match["port"]) <= 65535:
+        return "a port from 1 to 65535"
+    return None
 
 
-class PathLock:
-    """Sole right to bind one ipc path, as long as it is held. The lock dies with its process, so none is ever stale."""
-
-    def __init__(self, path: str) -> None:
-        """Take the lock. Raises `UserError` where the path is in use, its folder is missing or may not be written to."""
-        self._path = Path(path)
-        self._lock = Path(f"{path}.lock")
-        self._owned = False
-        self._fd = self._take(path)
-        try:
-            _check_free(path)
-        except UserError:
-            self.release()
-            raise
-        self._owned = True
-
-    def release(self) -> None:
-        """Remove the socket, which ZeroMQ leaves behind, and give the path up. To be called once the socket is closed."""
-        if self._fd >= 0:
-            if self._owned:
-                self._path.unlink(missing_ok=True)
-            self._lock.unlink(missing_ok=True)
-            os.close(self._fd)
-            self._fd = -1
-
-    def __enter__(self) -> PathLock:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.release()
-
-    def _take(self, path: str) -> int:
-        while True:
-            fd = self._open(path)
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                holder = os.read(fd, 32).decode("ascii", "replace").strip() or "unknown"
-                os.close(fd)
-                raise UserError(f"ipc://{path} is in use by process {holder}") from None
-            # Its holder may have removed the file between our opening and our locking it.
-            if self._still_there(fd):
-                os.ftruncate(fd, 0)
-                os.write(fd, f"{os.getpid()}\n".encode())
-                return fd
-            os.close(fd)
-
-    def _open(self, path: str) -> int:
-        try:
-            return os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        except FileNotFoundError:
-            raise UserError(f"ipc://{path}: the folder {Path(path).parent} does not exist") from None
-        except NotADirectoryError:
-            raise UserError(f"ipc://{path}: {Path(path).parent} is not a folder") from None
-        except PermissionError:
-            raise UserError(f"ipc://{path}: no permission to write {self._lock}") from None
-        except OSError as error:
-            raise UserError(f"ipc://{path}: {self._lock} cannot be opened: {error.strerror}") from None
-
-    def _still_there(self, fd: int) -> bool:
-        try:
-            there = self._lock.stat()
-        except FileNotFoundError:
-            return False
-        held = os.fstat(fd)
-        return (there.st_dev, there.st_ino) == (held.st_dev, held.st_ino)
-
-
-def _check_free(path: str) -> None:
-    try:
-        mode = os.lstat(path).st_mode
-    except FileNotFoundError:
-        return
-    if not stat.S_ISSOCK(mode):
-        raise UserError(f"ipc://{path}: something other than a socket lies at {path}")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)
-        # A full queue of connections is somebody's, too.
-        if probe.connect_ex(path) in (0, errno.EAGAIN):
-            raise UserError(f"ipc://{path} is in use by another process")
+def check_endpoint(endpoint: str, *, binds: bool) -> None:
+    """Raise `UserError` where `endpoint_fault` finds something."""
+    fault = endpoint_fault(endpoint, binds=binds)
+    if fault is not None:
+        raise UserError(f"endpoint {endpoint!r}: expected {fault}")

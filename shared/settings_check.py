@@ -15,6 +15,7 @@ from typing import TypeVar, cast
 import msgspec
 from msgspec import inspect
 
+from shared.endpoints import endpoint_fault
 from shared.errors import SettingsError
 from shared.settings import CloudSettings, EdgeSettings
 
@@ -35,8 +36,6 @@ NOT_YET_KEYS = frozenset(
 )
 NOT_YET_VALUES = {"batching.batch_strategy": frozenset({"fixed", "size_or_delay"})}
 
-IPC_PATH_BYTES = 107
-_TCP = re.compile(r"tcp://(?P<host>\*|\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
 _MISSING = re.compile(r"Object missing required field `(?P<key>[^`]+)`")
 _WHERE = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
 
@@ -62,26 +61,6 @@ def check(settings: EdgeSettings | CloudSettings) -> None:
     Raises `SettingsError` that names the key's path, the value and what was expected.
     """
     decode(cast(dict[str, object], msgspec.to_builtins(settings)), type(settings))
-
-
-def bad_endpoint(endpoint: str, binds: bool) -> str | None:
-    """What is expected of an endpoint, where this one does not meet it. Only one that binds may say `*` for its host."""
-    expected = "ipc:///absolute/path or tcp://host:port"
-    if endpoint.startswith("ipc://"):
-        path = endpoint.removeprefix("ipc://")
-        if not path.startswith("/") or path.endswith("/"):
-            return expected
-        if len(path.encode()) > IPC_PATH_BYTES:
-            return f"a path of at most {IPC_PATH_BYTES} bytes after ipc://, as the kernel takes no longer one"
-        return None
-    match = _TCP.fullmatch(endpoint)
-    if match is None:
-        return expected
-    if not 1 <= int(match["port"]) <= 65535:
-        return "a port from 1 to 65535"
-    if match["host"] == "*" and not binds:
-        return "the host to connect to, where * is for one that listens"
-    return None
 
 
 def _known(tree: object, kind: inspect.Type, path: str) -> None:
@@ -155,7 +134,7 @@ def _check_rules(settings: msgspec.Struct) -> None:
 
 
 def _require_endpoint(path: str, endpoint: str, *, binds: bool) -> None:
-    expected = bad_endpoint(endpoint, binds)
+    expected = endpoint_fault(endpoint, binds=binds)
     if expected is not None:
         raise SettingsError(f"{path}: is {endpoint!r}; expected {expected}")
 

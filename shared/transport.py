@@ -21,9 +21,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 import zmq
 
-from shared.endpoints import PathLock, check_endpoint
+from shared.endpoints import check_endpoint
 from shared.errors import InvariantBroken, PeerError, UserError
 from shared.events import Event, LinkDown, LinkUp, Received, Send
+from shared.path_lock import PathLock
 from shared.request import Buffer
 from shared.wire.codec import encode
 from shared.wire.messages import MAX_TENSORS, Message
@@ -229,7 +230,7 @@ class Router(_Sockets):
         send_mark: int = 256,
         receive_mark: int = 64,
     ) -> None:
-        check_endpoint(endpoint)
+        check_endpoint(endpoint, binds=True)
         super().__init__(decode, max_message_mb)
         local = endpoint.startswith("ipc://")
         self._lock: PathLock | None = None
@@ -300,7 +301,7 @@ class Dealers(_Sockets):
     def connect(self, link: str, endpoint: str) -> None:
         """Open a link and keep it connected: `LinkUp` and `LinkDown` tell how it fares. Raises `UserError` where the endpoint
         is malformed, or the names are too long for a routing id."""
-        check_endpoint(endpoint)
+        check_endpoint(endpoint, binds=False)
         if link in self._by_link:
             raise InvariantBroken(f"the link {link} is open already")
         identity = f"{self._identity}{link}".encode()

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shared.endpoints import endpoint_fault
 from shared.errors import SettingsError
 from shared.settings import AgentGroup, Batching, CloudSettings, EdgeSettings, Link, NodeAddress
-from shared.settings_check import NOT_YET_KEYS, NOT_YET_VALUES, bad_endpoint, check, decode
+from shared.settings_check import NOT_YET_KEYS, NOT_YET_VALUES, check, decode
 from shared.settings_file import load_cloud, load_edge
 
 
@@ -153,7 +154,7 @@ def test_a_model_named_twice_is_refused(tmp_path: Path) -> None:
     "endpoint", ["ipc:///run/headtail/edge", "tcp://10.0.0.1:7711", "tcp://garage.local:1", "tcp://[::1]:65535"]
 )
 def test_endpoints_that_work_are_taken(endpoint: str) -> None:
-    assert bad_endpoint(endpoint, binds=False) is None
+    assert endpoint_fault(endpoint, binds=False) is None
 
 
 @pytest.mark.parametrize(
@@ -174,7 +175,7 @@ def test_endpoints_that_work_are_taken(endpoint: str) -> None:
     ],
 )
 def test_other_endpoints_are_refused(tmp_path: Path, endpoint: str) -> None:
-    assert bad_endpoint(endpoint, binds=True) is not None
+    assert endpoint_fault(endpoint, binds=True) is not None
     if endpoint:
         assert f"agent.endpoint: is '{endpoint}'; expected " in refusal(tmp_path, f"[agent]\nendpoint = '{endpoint}'")
         assert f"node.endpoint: is '{endpoint}'; expected " in refusal(
@@ -183,9 +184,11 @@ def test_other_endpoints_are_refused(tmp_path: Path, endpoint: str) -> None:
 
 
 def test_every_address_is_for_one_that_listens(tmp_path: Path) -> None:
-    assert bad_endpoint("tcp://*:7711", binds=True) is None
+    assert endpoint_fault("tcp://*:7711", binds=True) is None
     text = "[[nodes]]\nname = 'a'\nendpoint = 'tcp://*:7711'"
-    assert refusal(tmp_path, text).startswith("nodes[0].endpoint: is 'tcp://*:7711'; expected the host to connect to")
+    assert refusal(tmp_path, text).startswith(
+        "nodes[0].endpoint: is 'tcp://*:7711'; expected the host and port to connect to"
+    )
 
 
 @pytest.mark.parametrize(
