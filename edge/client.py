@@ -21,12 +21,13 @@ import time
 import weakref
 from pathlib import Path
 from types import TracebackType
+from typing import cast
 
 import msgspec
 
 from edge.client_loop import ClientLoop, Parts
 from edge.client_stream import Stream
-from edge.door import Inputs, bind, choose_model, deadline, own
+from edge.door import WHEN, Inputs, bind, choose_model, deadline, own, whole
 from edge.outcomes import Counts
 from edge.tickets import AsyncTicket, FutureTicket, OutcomeFuture, Ticket, WaitTicket
 from shared.errors import HeadtailError, InputError
@@ -37,6 +38,8 @@ from shared.wire.messages import ModelInfo
 DEFAULT_ENDPOINT = AgentGroup().endpoint
 MAX_OPEN = 256
 HIGHEST_CLASS = 1 << 16
+LONGEST_NAME = 64
+HIGHEST_OPEN = 1 << 20
 
 
 class Client:
@@ -55,9 +58,10 @@ class Client:
         parts: Parts | None = None,
     ) -> None:
         """`parts` replaces the connection: for the embedded form and for tests. Raises `UserError` (a `ValueError`) for an
-        endpoint that is none, and `InputError` where `max_open` is not positive."""
-        if max_open < 1:
-            raise InputError(f"max_open: expected a positive number, got {max_open}")
+        endpoint that is none, and `InputError` where `max_open` is not positive or `name` too long."""
+        max_open = whole("max_open", max_open, 1, HIGHEST_OPEN, "a positive number")
+        if not isinstance(cast(object, name), str) or not name.isprintable() or len(name) > LONGEST_NAME:
+            raise InputError(f"name: expected up to {LONGEST_NAME} printable characters, got {name!r:.80}")
         self._name = name
         self._sequences = itertools.count(1)
         self._streams = itertools.count(1)
@@ -198,10 +202,9 @@ class Client:
         """
         self._loop.check_process()
         now = time.monotonic_ns()
-        due_from = now if scheduled_ns is None else scheduled_ns
+        due_from = now if scheduled_ns is None else whole("scheduled_ns", scheduled_ns, 0, 1 << 62, WHEN)
         due_ns = deadline(now, due_from, deadline_ms, deadline_ns)
-        if isinstance(priority, bool) or not 0 <= priority <= HIGHEST_CLASS:
-            raise InputError(f"priority: expected a whole number from 0 (the most important), got {priority!r}")
+        priority = whole("priority", priority, 0, HIGHEST_CLASS, "a whole number from 0 (the most important)")
         sequence = next(self._sequences)
         machine = self._loop.machine
         models = machine.models

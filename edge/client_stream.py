@@ -8,12 +8,11 @@ a camera's clock drifts against the host's by a few frames an hour, and the grid
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from edge.door import Inputs
+from edge.door import WHEN, Inputs, span, whole
 from edge.tickets import FutureTicket, OutcomeFuture
 from shared.errors import InputError
 
@@ -62,7 +61,7 @@ class Stream:
         if self._closed:
             raise InputError("this stream is closed")
         now = time.monotonic_ns()
-        due_ns = now if scheduled_ns is None else scheduled_ns
+        due_ns = now if scheduled_ns is None else whole("scheduled_ns", scheduled_ns, 0, 1 << 62, WHEN)
         if due_ns > now + self.period_ns:
             raise InputError(
                 f"scheduled_ns: lies {(due_ns - now) / 1e6:.3f} ms ahead; a frame is asked for when it is there"
@@ -102,6 +101,4 @@ class Stream:
 
 
 def _span_ns(name: str, span_ms: float) -> int:
-    if isinstance(span_ms, bool) or not math.isfinite(span_ms) or span_ms <= 0:
-        raise InputError(f"{name}: expected a positive number of milliseconds, got {span_ms!r}")
-    return max(1, round(span_ms * 1e6))
+    return max(1, round(span(name, span_ms) * 1e6))

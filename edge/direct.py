@@ -14,17 +14,21 @@ from edge.stub import Given
 from shared.errors import InvariantBroken
 from shared.events import Action, Arrived, ClientGone, ClockJumped, Event, Hold, Resolve, Tick, WakeAt, Withdrawn
 from shared.ports import Machine
-from shared.request import Request
+from shared.request import Rejected, Request
 from shared.wire.messages import ModelInfo
 
 
 class Direct:
-    """The machine of an application that carries its agent. `client` is its name to the broker."""
+    """The machine of an application that carries its agent. `client` is its name to the broker, `levels` how many
+    priorities there are."""
 
-    def __init__(self, client: str, outcomes: Outcomes, broker: Machine, models: Mapping[str, ModelInfo]) -> None:
+    def __init__(
+        self, client: str, outcomes: Outcomes, broker: Machine, models: Mapping[str, ModelInfo], levels: int
+    ) -> None:
         self._client = client
         self._outcomes = outcomes
         self._broker = broker
+        self._levels = levels
         self.models = models
         self.faults: dict[str, int] = {}
         self._requests: dict[int, Request] = {}
@@ -91,7 +95,7 @@ class Direct:
         for action in self._outcomes.handle(event, now):
             match action:
                 case Ask():
-                    self._tell(Arrived(self._requests[action.sequence]), now, actions)
+                    self._ask(self._requests[action.sequence], now, actions)
                 case Drop():
                     self._tell(Withdrawn(self._client, action.sequence), now, actions)
                 case Resolve():
@@ -101,6 +105,13 @@ class Direct:
                     self._client_wake_ns = action.at_ns
                 case _:
                     pass
+
+    def _ask(self, request: Request, now: int, actions: list[Action]) -> None:
+        if request.priority < self._levels:
+            self._tell(Arrived(request), now, actions)
+            return
+        refusal = Rejected("input", f"priority: expected 0 to {self._levels - 1}, got {request.priority}")
+        self._feed(Resolve(self._client, request.sequence, refusal), now, actions)
 
     def _tell(self, event: Event, now: int, actions: list[Action]) -> None:
         for action in self._broker.handle(event, now):

@@ -9,6 +9,7 @@ and rounding it here would hide it. Values are not looked at: NaN and infinities
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping
 from typing import cast
@@ -22,6 +23,12 @@ from shared.wire.messages import ModelInfo
 
 Inputs = npt.ArrayLike | Mapping[str, npt.ArrayLike]
 """What a caller may give: one array for a model with one input, or a mapping from input names to arrays."""
+
+WHEN = "an integer of time.monotonic_ns()"
+"""What a time is, in words."""
+
+MAX_EARLY_BYTES = 2047 << 20
+"""The largest tensor that is kept until an agent says what its models look like: no agent takes a larger message."""
 
 MAX_DEADLINE_NS = 3600 * 10**9
 """Longest time ahead that a deadline may lie: an hour."""
@@ -39,9 +46,9 @@ def choose_model(models: Mapping[str, ModelInfo], name: str | None) -> ModelInfo
         if len(models) == 1:
             return next(iter(models.values()))
         raise InputError(f"model: name one of the agent's {len(models)} models ({known})")
-    info = models.get(name)
+    info = models.get(name) if isinstance(cast(object, name), str) else None
     if info is None:
-        raise InputError(f"model {name!r} is unknown; the agent has: {known}")
+        raise InputError(f"model {name!r:.80} is unknown; the agent has: {known}")
     return info
 
 
@@ -52,8 +59,15 @@ def own(inputs: Inputs) -> dict[str | None, Array]:
     """
     if isinstance(inputs, Mapping):
         named = cast(Mapping[object, npt.ArrayLike], inputs)
-        return {_name(key): _array(_name(key), value).copy() for key, value in named.items()}
-    return {None: _array("input", inputs).copy()}
+        return {_name(key): _copied(_name(key), value) for key, value in named.items()}
+    return {None: _copied("input", inputs)}
+
+
+def _copied(name: str, value: npt.ArrayLike) -> Array:
+    array = _array(name, value)
+    if array.nbytes > MAX_EARLY_BYTES:
+        raise InputError(f"input {name!r}: has {array.nbytes} bytes; expected at most {MAX_EARLY_BYTES} of any tensor")
+    return array.copy()
 
 
 def bind(
@@ -171,24 +185,36 @@ def _in_order(array: Array, spec: TensorSpec, *, copy: bool) -> Array:
     )
 
 
+def whole(name: str, value: object, least: int, most: int, meaning: str) -> int:
+    """`value` as a Python integer, also where it is one of numpy's. Raises `InputError` where it is no whole number from
+    `least` to `most`; `meaning` says in words what was expected."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
+        raise InputError(f"{name}: expected {meaning}, got {value!r:.80}")
+    return int(cast(int, value))
+
+
+def span(name: str, value: object) -> float:
+    """`value` as a positive finite number of milliseconds. Raises `InputError`."""
+    span_ms = math.nan
+    if not isinstance(value, bool | np.complexfloating) and isinstance(value, int | float | np.number):
+        with contextlib.suppress(OverflowError):
+            span_ms = float(cast(float, value))
+    if not math.isfinite(span_ms) or span_ms <= 0:
+        raise InputError(f"{name}: expected a positive number of milliseconds, got {value!r:.80}")
+    return span_ms
+
+
 def deadline(now: int, scheduled_ns: int, deadline_ms: float | None, deadline_ns: int | None) -> int:
     """The absolute deadline, from a positive duration in milliseconds counted from `scheduled_ns`, or as given.
 
     Exactly one of the two is given. Raises `InputError`: not a positive finite number, past, or more than an hour ahead.
     """
     if deadline_ns is not None:
-        if isinstance(deadline_ns, bool) or not isinstance(cast(object, deadline_ns), int | np.integer):
-            raise InputError(f"deadline_ns: expected an integer of time.monotonic_ns(), got {deadline_ns!r}")
-        if deadline_ns <= now:
-            raise InputError(f"deadline_ns: lies {(now - deadline_ns) / 1e6:.3f} ms in the past; expected a later time")
-        due = int(deadline_ns)
+        due = whole("deadline_ns", deadline_ns, -(1 << 62), 1 << 62, WHEN)
+        if due <= now:
+            raise InputError(f"deadline_ns: lies {(now - due) / 1e6:.3f} ms in the past; expected a later time")
     else:
-        if isinstance(deadline_ms, bool) or not isinstance(cast(object, deadline_ms), int | float | np.number):
-            raise InputError(f"deadline_ms: expected a positive number of milliseconds, got {deadline_ms!r}")
-        span_ms = float(cast(float, deadline_ms))
-        if not math.isfinite(span_ms) or span_ms <= 0:
-            raise InputError(f"deadline_ms: expected a positive number of milliseconds, got {deadline_ms!r}")
-        due = scheduled_ns + max(1, round(span_ms * 1e6))
+        due = scheduled_ns + max(1, round(span("deadline_ms", deadline_ms) * 1e6))
     if due - now > MAX_DEADLINE_NS:
         raise InputError(f"deadline: {(due - now) / 1e9:.0f} s ahead is too far; expected at most an hour")
     return due

@@ -13,12 +13,15 @@ from edge.direct import Direct
 from edge.host import Host
 from edge.outcomes import Outcomes
 from shared.settings import EdgeSettings
+from shared.settings_check import check
 
 
 def embedded_parts(settings: EdgeSettings, name: str) -> Parts:
     """The parts of a client that carries its agent. Raises `SettingsError`, `BundleError`, `UserError`."""
+    check(settings)
     host = Host(settings, time.time_ns())
-    machine = Direct(name, Outcomes(name, settings.limits.max_open), host.broker, host.models)
+    outcomes = Outcomes(name, settings.limits.max_open)
+    machine = Direct(name, outcomes, host.broker, host.models, settings.scheduling.priority_levels)
     return Parts(
         machine,
         host.perform,

@@ -338,10 +338,24 @@ def test_bad_inputs_are_refused_at_the_clients_own_door(client: Client) -> None:
     assert client.stats().asked == 0
 
 
-@pytest.mark.parametrize("priority", [-1, True])
+@pytest.mark.parametrize("priority", [-1, True, 1.5, "1", None])
 def test_a_priority_is_a_whole_number_from_zero(client: Client, priority: int) -> None:
     with pytest.raises(InputError, match="priority"):
         client.infer(X, priority=priority)
+
+
+def test_numbers_of_numpy_are_as_good_as_pythons(client: Client) -> None:
+    asked = client.infer(X, np.float32(LONG_MS), priority=np.int64(1))  # type: ignore[arg-type]
+    assert isinstance(asked, Answer)
+    stream = client.stream(period_ms=np.float32(10), deadline_ms=np.int64(LONG_MS))  # type: ignore[arg-type]
+    due = np.int64(time.monotonic_ns())
+    assert isinstance(stream.submit(X, due).result(30), Answer)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["n" * 65, "a\0b", "\ud800", 5])
+def test_a_name_that_no_header_takes_is_refused(name: object) -> None:
+    with pytest.raises(InputError, match="name: expected up to 64 printable characters"):
+        Client(name=name)  # type: ignore[arg-type]
 
 
 def test_an_unknown_model_is_refused_and_the_known_ones_named() -> None:

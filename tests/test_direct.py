@@ -41,7 +41,7 @@ class Bench:
         self.now = 0
         self.reply: list[Action] = []
         self.broker = FakeMachine(self._script)
-        self.machine = Direct("app", Outcomes("app", 8), self.broker, {})
+        self.machine = Direct("app", Outcomes("app", 8), self.broker, {}, 3)
         self.wake_ns: int | None = None
         self.outcomes: dict[int, list[Outcome]] = {}
         self.sent: list[Action] = []
@@ -157,3 +157,10 @@ def test_closing_ends_what_is_open_on_both_sides() -> None:
 def test_nothing_is_ever_deferred() -> None:
     with pytest.raises(InvariantBroken):
         Bench().machine.defer(1, None, {})
+
+
+def test_a_priority_that_the_settings_do_not_know_is_refused_before_the_broker() -> None:
+    bench = Bench()
+    bench.do(Arrived(Request("app", 1, "c1", (), 1, 0, D, priority=3)))
+    assert bench.outcomes[1] == [Rejected("input", "priority: expected 0 to 2, got 3")]
+    assert not bench.broker.events

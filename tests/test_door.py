@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from edge.door import bind, choose_model, deadline, own
+from edge.door import bind, choose_model, deadline, own, whole
 from shared.errors import InputError
 from shared.request import Array
 from shared.wire.messages import ModelInfo
@@ -166,7 +166,7 @@ def test_the_only_model_needs_no_name_and_several_do() -> None:
         choose_model({"face": ONE, "pair": TWO}, None)
 
 
-@pytest.mark.parametrize("value", [0, -1, -0.5, math.nan, math.inf, True, "10", None])
+@pytest.mark.parametrize("value", [0, -1, -0.5, math.nan, math.inf, True, "10", None, 10**400, 1j, np.complex64(10)])
 def test_a_deadline_that_is_no_positive_duration_is_a_value_error(value: object) -> None:
     with pytest.raises(ValueError, match="deadline_ms: expected a positive number of milliseconds"):
         deadline(0, 0, value, None)  # type: ignore[arg-type]
@@ -181,7 +181,7 @@ def test_an_absolute_deadline_in_the_past_is_refused() -> None:
         deadline(5 * MS, 5 * MS, None, 4 * MS)
 
 
-@pytest.mark.parametrize("value", [1.5, "x", True])
+@pytest.mark.parametrize("value", [1.5, "x", True, 1 << 80])
 def test_an_absolute_deadline_is_an_integer(value: object) -> None:
     with pytest.raises(InputError, match="deadline_ns: expected an integer"):
         deadline(0, 0, None, value)  # type: ignore[arg-type]
@@ -190,3 +190,20 @@ def test_an_absolute_deadline_is_an_integer(value: object) -> None:
 def test_a_deadline_too_far_ahead_is_refused() -> None:
     with pytest.raises(InputError, match="too far"):
         deadline(0, 0, 1e12, None)
+
+
+def test_numbers_of_numpy_become_pythons_own() -> None:
+    assert type(whole("priority", np.int64(2), 0, 9, "a number")) is int
+    assert type(deadline(0, 0, np.float32(10), None)) is int
+    assert type(deadline(0, 0, None, np.int64(5))) is int
+
+
+@pytest.mark.parametrize("name", [3, b"face", ["face"]])
+def test_a_model_that_is_no_string_is_unknown(name: object) -> None:
+    with pytest.raises(InputError, match="is unknown; the agent has: face"):
+        choose_model({"face": ONE}, name)  # type: ignore[arg-type]
+
+
+def test_a_tensor_that_no_agent_would_take_is_not_copied_while_there_is_none() -> None:
+    with pytest.raises(InputError, match=r"input 'input': has \d+ bytes; expected at most"):
+        own(np.broadcast_to(np.float32(0), (1, 1 << 42)))
