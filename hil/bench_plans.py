@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import msgspec
 import numpy as np
 from onnx import TensorProto, ValueInfoProto, helper
 
-from shared.bundle import write_manifest
+from shared.bundle import digests, write_manifest
 from shared.plan import (
     GOLDEN_FILE,
     PLAN_FILE,
@@ -76,7 +75,7 @@ def write_identity(folder: Path, name: str, nbytes: int, *, insured: bool) -> Pa
         profiles=(Profile("edge", *profile), Profile("cloud", *profile)),
     )
     files = [s.file for p in programs for s in p.segments]
-    plan = msgspec.structs.replace(plan, digests=_digests(path, [*files, WEIGHTS_FILE]))
+    plan = msgspec.structs.replace(plan, digests=digests(path, [*files, WEIGHTS_FILE]))
     (path / PLAN_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(plan)))
     write_manifest(path)
     return path
@@ -89,7 +88,3 @@ def _write_model(path: Path, x: TensorSpec, y: TensorSpec) -> None:
     graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "identity", [value(x)], [value(y)])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
     path.write_bytes(model.SerializeToString())
-
-
-def _digests(folder: Path, files: list[str]) -> dict[str, str]:
-    return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in files}

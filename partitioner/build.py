@@ -6,7 +6,6 @@ plan that exists is a plan that works. Segments are made only at cuts that a rou
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import time
@@ -29,7 +28,7 @@ from partitioner.running import Tensors
 from partitioner.study import Progress, Study, begin
 from partitioner.verify_local import verify_local
 from partitioner.weigh import Weighing, weigh
-from shared.bundle import finish_bundle, write_manifest
+from shared.bundle import digests, finish_bundle, write_manifest
 from shared.errors import ModelError, UserError
 from shared.plan import (
     GOLDEN_FILE,
@@ -171,11 +170,7 @@ def _digests(programs: tuple[Program, ...], folder: Path) -> dict[str, str]:
     names = sorted({segment.file for program in programs for segment in program.segments})
     if (folder / WEIGHTS_FILE).exists():
         names.append(WEIGHTS_FILE)
-    digests: dict[str, str] = {}
-    for name in names:
-        with (folder / name).open("rb") as file:
-            digests[name] = hashlib.file_digest(file, "sha256").hexdigest()
-    return digests
+    return digests(folder, names)
 
 
 def _write_golden(study: Study, folder: Path) -> None:

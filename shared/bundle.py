@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from zipfile import BadZipFile
@@ -32,7 +33,6 @@ MAX_JSON_BYTES = 16 << 20
 """The largest manifest or plan that is read."""
 
 MAX_FILES = 4096
-HASH_BLOCK = 1 << 20
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for bytes that are not the wanted JSON; the last one for a field nested without end."""
@@ -113,10 +113,10 @@ def load_bundle(path: str | os.PathLike[str]) -> Bundle:
 def write_manifest(folder: Path) -> None:
     """Write `manifest.json` over every other file of `folder`, at once or not at all. Raises `BundleError` for a link or
     a folder inside."""
-    digests = {name: _digest(folder, folder / name) for name in sorted(_listing(folder))}
+    found = digests(folder, sorted(_listing(folder)))
     target = folder / MANIFEST
     unfinished = folder / f".{MANIFEST}.new"
-    text = msgspec.json.format(msgspec.json.encode(Manifest(PLAN_FORMAT, digests)), indent=1)
+    text = msgspec.json.format(msgspec.json.encode(Manifest(PLAN_FORMAT, found)), indent=1)
     with unfinished.open("wb") as file:
         file.write(text)
         file.flush()
@@ -162,15 +162,17 @@ def _listing(folder: Path) -> set[str]:
     return names
 
 
-def _digest(folder: Path, file: Path) -> str:
+def digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    """sha256 (hexadecimal) of files of a folder, by name. Raises `BundleError` for one that cannot be read."""
+    return {name: _digest(folder, name) for name in names}
+
+
+def _digest(folder: Path, name: str) -> str:
     try:
-        with file.open("rb") as opened:
-            digest = hashlib.sha256()
-            while block := opened.read(HASH_BLOCK):
-                digest.update(block)
+        with (folder / name).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as reason:
-        raise BundleError(f"{folder}: {file.name} cannot be read: {reason.strerror}") from None
-    return digest.hexdigest()
+        raise BundleError(f"{folder}: {name} cannot be read: {reason.strerror}") from None
 
 
 def _read_json(folder: Path, name: str) -> bytes:
@@ -216,7 +218,7 @@ def _verify_files(folder: Path, manifest: Manifest) -> dict[str, Path]:
     for name in sorted(present - manifest.files.keys()):
         raise BundleError(f"{folder}: {name} is not in {MANIFEST}; a bundle holds listed files only")
     for name, digest in sorted(manifest.files.items()):
-        if _digest(folder, folder / name) != digest:
+        if _digest(folder, name) != digest:
             raise BundleError(f"{folder}: {name} is damaged: its sha256 is not the one in {MANIFEST}")
     return {name: folder / name for name in manifest.files}
 

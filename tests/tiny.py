@@ -23,7 +23,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper
 
-from shared.bundle import write_manifest
+from shared.bundle import digests, write_manifest
 from shared.codecs import calibrate_int8
 from shared.plan import (
     GOLDEN_FILE,
@@ -139,10 +139,7 @@ def make_bundle(
     cuts, programs, ladder, routes = build(path, rng, weights, elements, batchable)
     (path / WEIGHTS_FILE).write_bytes(bytes(weights.data))
     cuts = _with_int8(path, cuts, programs[0])
-    digests = {
-        file: hashlib.sha256((path / file).read_bytes()).hexdigest()
-        for file in [WEIGHTS_FILE, *(segment.file for program in programs for segment in program.segments)]
-    }
+    files = [WEIGHTS_FILE, *(segment.file for program in programs for segment in program.segments)]
     plan = Plan(
         format=PLAN_FORMAT,
         name=name,
@@ -157,7 +154,7 @@ def make_bundle(
         routes=routes,
         metric="cosine",
         chosen="made for tests",
-        digests=digests,
+        digests=digests(path, files),
         profiles=_profiles(cuts, programs, max_batch if batchable else 1, slowdown, microseconds),
     )
     write_plan(path, plan)
