@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from hil.references import SingleProcess
+from partitioner.graph.run import difference as apart
 from shared.bundle import Bundle
 from shared.codecs import encode
 from shared.executors.ort import load_programs
@@ -91,7 +92,7 @@ def difference(wanted: Mapping[str, Array], got: Mapping[str, Array]) -> float:
     differ. NaN equals NaN."""
     if wanted.keys() != got.keys():
         return float("inf")
-    return max((_apart(wanted[name], got[name]) for name in wanted), default=0.0)
+    return max((apart(wanted[name], got[name]) for name in wanted), default=0.0)
 
 
 def named(cut: Cut, arrays: Sequence[Array]) -> dict[str, Array]:
@@ -122,15 +123,3 @@ def _prove(
 
 def _join(arrays: Sequence[Array]) -> Array:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-
-
-def _apart(wanted: Array, got: Array) -> float:
-    if wanted.shape != got.shape or wanted.dtype != got.dtype:
-        return float("inf")
-    if wanted.size == 0 or np.array_equal(wanted, got):
-        return 0.0
-    a, b = wanted.astype(np.float64), got.astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        apart = np.abs(a - b) / np.maximum(1.0, np.abs(a))
-    same = (a == b) | (np.isnan(a) & np.isnan(b))
-    return float(np.nan_to_num(np.where(same, 0.0, apart), nan=np.inf).max())

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from hil.ledger import Claim, References, distinct
 from partitioner.graph.runtime import Session, open_session
+from partitioner.running import decode_all, encode_all, named
 from shared.bundle import Bundle
-from shared.codecs import decode_into, encode
 from shared.errors import HeadtailError
 from shared.plan import Coding, Cut, Plan, Program, Segment
 from shared.request import Array
@@ -70,12 +68,8 @@ class SingleProcess:
 
 def round_trip(cut: Cut, coding: Coding, tensors: Tensors) -> dict[str, Array]:
     """The cut's tensors as they come out of the coding at the other side."""
-    arrived: dict[str, Array] = {}
-    for index, spec in enumerate(cut.tensors):
-        out = np.empty(spec.at(1), dtype=spec.dtype)
-        decode_into(memoryview(encode(tensors[spec.name], coding, index)).cast("B"), coding, index, spec, 1, out)
-        arrived[spec.name] = out
-    return arrived
+    frames = encode_all(tuple(tensors[spec.name] for spec in cut.tensors), coding)
+    return dict(named(cut.tensors, decode_all(frames, coding, cut.tensors)))
 
 
 def references(bundle: Bundle, frames: Sequence[Array], threads: int = 1) -> dict[Claim, list[dict[str, Array]]]:
