@@ -29,7 +29,7 @@ from shared.bundle import load_bundle
 from shared.errors import BundleError, SettingsError
 from shared.events import Action, Event, Received
 from shared.request import Answer, Array, Missed
-from shared.settings import AgentGroup, EdgeSettings
+from shared.settings import AgentGroup, EdgeSettings, Link
 from shared.wire.messages import Provisional
 
 LONG_MS = 30_000.0
@@ -99,6 +99,11 @@ def test_an_embedded_agent_gives_the_same_answers(bundle: Path, image: Array, tr
         outcome = client.infer(rows, LONG_MS)
         assert isinstance(outcome, Answer)
         assert outcome.outputs["logits"].shape == (2, 5)
+
+
+def test_settings_made_in_code_are_held_to_the_rules_of_a_file() -> None:
+    with pytest.raises(SettingsError, match=r"^link\.rate_mbit: is 0\.0; expected "):
+        Client.embedded(EdgeSettings(link=Link(rate_mbit=0.0)))
 
 
 def test_an_embedded_agent_needs_a_bundle_that_is_there(tmp_path: Path) -> None:
