@@ -104,7 +104,7 @@ class Node:
 
 
 class Nodes:
-    """All nodes of an edge. Methods return the messages to send; `lost` collects nodes whose attempts are hopeless."""
+    """All nodes of an edge. Methods return the messages to send, and the nodes whose attempts are hopeless by what came."""
 
     def __init__(self, settings: EdgeSettings, contracts: Sequence[str], incarnation: int, rng: random.Random) -> None:
         self._link = settings.link

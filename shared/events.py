@@ -171,7 +171,7 @@ class Send(msgspec.Struct, frozen=True, gc=False):
 
 
 class Hold(msgspec.Struct, frozen=True, gc=False):
-    """Push the best answer so far to the client, to be delivered at the deadline if nothing better comes. (edge)"""
+    """Push the best answer so far to the client, to be delivered just before the deadline if nothing better comes. (edge)"""
 
     client: str
     sequence: int

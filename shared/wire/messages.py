@@ -139,7 +139,7 @@ class ProbeReply(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="prob
 
 
 class Bye(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="bye"):
-    """The sender is leaving or refuses to talk. `reason`: `closing`, `version`, `hello`."""
+    """The sender is leaving or refuses to talk. `reason`: `closing`, `version`, `hello`, `full`."""
 
     reason: str
 
@@ -215,7 +215,7 @@ class AnswerHeader(msgspec.Struct, frozen=True, gc=False):
 
 
 class Provisional(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="provisional"):
-    """The best answer so far. The client keeps it, and delivers it at the deadline if nothing better comes."""
+    """The best answer so far. The client keeps it, and delivers it just before the deadline if nothing better comes."""
 
     sequence: int
     answer: AnswerHeader
