@@ -28,7 +28,7 @@ from partitioner.running import Tensors
 from partitioner.study import Progress, Study, begin
 from partitioner.verify_local import verify_local
 from partitioner.weigh import Weighing, weigh
-from shared.bundle import digests, finish_bundle, write_manifest
+from shared.bundle import check_place, digests, finish_bundle, write_manifest
 from shared.errors import ModelError, UserError
 from shared.plan import (
     GOLDEN_FILE,
@@ -71,6 +71,7 @@ def make(options: PlanOptions, progress: Progress = lambda _: None) -> Made:
     """As `make_plan`, with all that was found on the way."""
     began = time.monotonic()
     check_options(options)
+    check_place(options.out)
     with _workshop(options.out) as folder:
         study = begin(options, progress)
         weighing = weigh(study, progress)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shared.errors import UserError
-from shared.plan import MANIFEST, PLAN_FILE
 
 _NUMBER = r"(\d+(?:\.\d+)?)"
 _DURATION = re.compile(rf"^{_NUMBER}\s*(ns|us|ms|s)$")
@@ -108,15 +107,5 @@ def check_options(options: PlanOptions) -> None:
     for quality in options.jpeg_qualities:
         if not 1 <= quality <= 100:
             raise UserError(f"JPEG quality {quality}: expected 1 to 100")
-    check_out(options.out)
-
-
-def check_out(out: Path) -> None:
-    """Refuse a path at which no bundle may be written, before any work is done. Raises `UserError`."""
-    if out.suffix != ".plan" or not out.stem:
-        raise UserError(f"output {out}: expected a path that ends in .plan")
-    if not out.exists():
-        return
-    known = out.is_dir() and ((out / MANIFEST).is_file() or (out / PLAN_FILE).is_file() or not any(out.iterdir()))
-    if not known:
-        raise UserError(f"output {out}: is in the way and is not a bundle")
+    if options.out.suffix != ".plan" or not options.out.stem:
+        raise UserError(f"output {options.out}: expected a path that ends in .plan")

@@ -132,12 +132,10 @@ def finish_bundle(unfinished: Path, target: Path) -> None:
     """
     if not (unfinished / MANIFEST).is_file():
         raise BundleError(f"{unfinished}: not complete, {MANIFEST} is missing")
-    if not target.exists() and not target.is_symlink():
+    check_place(target)
+    if not target.exists():
         unfinished.rename(target)
         return
-    known = target.is_dir() and not target.is_symlink()
-    if not known or not ((target / MANIFEST).is_file() or (target / PLAN_FILE).is_file() or not any(target.iterdir())):
-        raise BundleError(f"{target}: is in the way and is not a bundle")
     aside = target.with_name(f".{target.name}.{os.getpid()}.old")
     target.rename(aside)
     try:
@@ -146,6 +144,15 @@ def finish_bundle(unfinished: Path, target: Path) -> None:
         aside.rename(target)
         raise
     shutil.rmtree(aside)
+
+
+def check_place(target: Path) -> None:
+    """Raise `BundleError` where something lies at `target` that a bundle must not replace."""
+    if not target.exists() and not target.is_symlink():
+        return
+    known = target.is_dir() and not target.is_symlink()
+    if not known or not ((target / MANIFEST).is_file() or (target / PLAN_FILE).is_file() or not any(target.iterdir())):
+        raise BundleError(f"{target}: is in the way and is not a bundle")
 
 
 def _listing(folder: Path) -> set[str]:

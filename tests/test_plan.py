@@ -216,12 +216,16 @@ def test_an_unknown_metric_is_refused_before_any_timing(place: Path) -> None:
         make_plan(options(place, "bad.plan", metric="accuracy"))
 
 
-def test_something_else_in_the_way_is_kept(place: Path) -> None:
+def test_something_else_in_the_way_is_kept_and_refused_before_any_work(place: Path) -> None:
     other = place / "other.plan"
     other.mkdir()
     (other / "letter.txt").write_text("mine")
-    with pytest.raises(UserError, match="in the way"):
-        make_plan(options(place, "other.plan"))
+    (place / "link.plan").symlink_to(place / "nowhere")
+    told: list[str] = []
+    for name in ("other.plan", "link.plan"):
+        with pytest.raises(UserError, match="in the way"):
+            make_plan(options(place, name), told.append)
+    assert told == []
     assert (other / "letter.txt").read_text() == "mine"
 
 
