@@ -180,11 +180,11 @@ def test_when_the_agent_falls_silent_the_answer_that_it_had_pushed_is_delivered_
             assert isinstance(client.infer(image, 100), Missed)
             if end is ServiceProcess.stop:
                 agent.resume()
-                assert isinstance(client.infer(image, 2_000), Answer)
+                assert isinstance(client.infer(image, LONG_MS), Answer)
                 return
         with ServiceProcess("edge", tmp_path, settings):
             assert client.wait_attached(PATIENCE_S)
-            assert isinstance(client.infer(image, 2_000), Answer)
+            assert isinstance(client.infer(image, LONG_MS), Answer)
 
 
 def test_killing_the_agent_before_it_has_any_answer_ends_in_a_miss_of_the_agent_and_a_new_one_is_asked(

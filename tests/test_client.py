@@ -150,7 +150,7 @@ def test_a_silent_agent_is_a_miss_and_not_a_hang(agent: FakeAgent, client: Clien
 
 def test_a_pushed_answer_is_delivered_when_the_agent_then_falls_silent(agent: FakeAgent, client: Client) -> None:
     agent.on_submit = lambda submit, send: agent.push(submit.sequence, 7)
-    outcome = client.infer(X, 500)
+    outcome = client.infer(X, 2_000)
     assert isinstance(outcome, Answer)
     assert outcome.agreement == 0.9
     assert outcome.outputs["y"].tolist() == [7]
