@@ -11,7 +11,10 @@ from shared.offset import OffsetInterval
 from shared.wire.messages import PROTOCOL, Hello
 
 SILENT_NS = 10_000_000_000
-"""A peer that said nothing for this long makes room for another."""
+"""A peer that said nothing for this long is forgotten: a killed one would keep its credit from the others for ever."""
+
+LOOK_NS = 1_000_000_000
+"""How often the silent are looked for."""
 
 
 class Peer:
@@ -49,6 +52,7 @@ class Peers:
         self._remember = remember
         self._by_name: dict[str, Peer] = {}
         self._by_link: dict[str, Peer] = {}
+        self._look_ns = 0
         self.credits = Credits(capacity)
 
     def of_link(self, link: str) -> Peer | None:
@@ -59,8 +63,9 @@ class Peers:
         """Every peer."""
         return self._by_name.values()
 
-    def greet(self, link: str, message: Hello, now: int) -> tuple[Peer, Peer | None]:
-        """Take a greeting: the peer, and the former incarnation of it that it replaces, if any.
+    def greet(self, link: str, message: Hello, now: int) -> tuple[Peer, list[Peer]]:
+        """Take a greeting: the peer, and those that it replaces: its own former incarnation, and whoever greeted on this
+        connection before under another name, so that there are never more peers than connections.
 
         A lower incarnation counts as an older one as long as the known one is heard of; after that it is a host whose clock
         was set back. Raises `PeerError` with reason `version` for another protocol, `hello` for a greeting of an older
@@ -69,13 +74,17 @@ class Peers:
         if message.protocol != PROTOCOL:
             raise PeerError("version", f"protocol {message.protocol}, expected {PROTOCOL}")
         peer = self._by_name.get(message.peer)
-        replaced = None
+        replaced: list[Peer] = []
         if peer is not None and message.incarnation < peer.incarnation and now - peer.seen_ns <= SILENT_NS:
             raise PeerError("hello", f"{message.peer} has a newer incarnation here")
         if peer is not None and message.incarnation != peer.incarnation:
-            replaced = peer
-            self.remove(peer)
+            replaced.append(peer)
             peer = None
+        former = self._by_link.get(link)
+        if former is not None and former.name != message.peer:
+            replaced.append(former)
+        for gone in replaced:
+            self.remove(gone)
         if peer is None:
             self._make_room(now)
             peer = Peer(message.peer, message.incarnation, self._remember)
@@ -99,11 +108,19 @@ class Peers:
             if self._by_link.get(link) is peer:
                 del self._by_link[link]
 
+    def forget_silent(self, now: int) -> None:
+        """Remove those that were not heard of for `SILENT_NS` and have nothing here. Looks once in `LOOK_NS`."""
+        if now >= self._look_ns:
+            self._look_ns = now + LOOK_NS
+            self._remove_silent(now)
+
     def _make_room(self, now: int) -> None:
-        if len(self._by_name) < self._limit:
-            return
+        if len(self._by_name) >= self._limit:
+            self._remove_silent(now)
+        if len(self._by_name) >= self._limit:
+            raise PeerError("hello", f"{self._limit} peers are served already")
+
+    def _remove_silent(self, now: int) -> None:
         silent = [p for p in self._by_name.values() if now - p.seen_ns > SILENT_NS]
         for peer in [p for p in silent if not self.credits.out(p.account)]:
             self.remove(peer)
-        if len(self._by_name) >= self._limit:
-            raise PeerError("hello", f"{self._limit} peers are served already")

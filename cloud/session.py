@@ -147,8 +147,8 @@ class Session:
             self.counters[f"refused-{error.reason}"] += 1
             out.append(Send(link, Bye(error.reason)))
             return
-        if replaced is not None:
-            self._forget(replaced, now, out)
+        for gone in replaced:
+            self._forget(gone, now, out)
         # Each once, however often it was asked for: all of them fit into a header, as was checked at start.
         contracts = tuple(c for c in self._plans if c in message.contracts)
         credits_ = self.peers.credits.granted(peer.account)
@@ -160,6 +160,7 @@ class Session:
             out.append(Send(link, Bye("hello")))
             return
         peer.seen_ns = now
+        self.peers.forget_silent(now)
         peer.offset.peer_sent(message.sent_ns, now)
         if message.last_sent_ns:
             peer.offset.peer_received(message.last_sent_ns, message.last_received_ns, now)

@@ -57,6 +57,12 @@ from shared.wire.messages import Bye, Cancel, Infer, ProbeReply, Refusal, Reply,
 MAX_ATTEMPTS = 3
 RETRY = frozenset({"overload", "credit", "expired", "failed", "hello", "contract"})
 """Refusals after which another node may still answer."""
+REFUSALS = RETRY | {
+    "input",
+    "size",
+    "duplicate",
+    "cancelled",
+}  # others are counted as one: a node cannot fill the counters
 
 
 class Broker:
@@ -329,7 +335,7 @@ class Broker:
             self._consider(open_, answer, now, out)
 
     def _refused(self, node: Node, message: Refusal, now: int, out: list[Action]) -> None:
-        self.counters[f"refused-{message.reason}"] += 1
+        self.counters[f"refused-{message.reason if message.reason in REFUSALS else 'other'}"] += 1
         if message.reason == "hello":
             out += self.nodes.unknown_to(node, now)
         open_, attempt = self._answered(node, message, now)

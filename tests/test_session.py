@@ -289,6 +289,25 @@ def test_more_peers_than_the_limit_are_refused_until_one_is_silent() -> None:
     assert isinstance(send.message, Welcome)
 
 
+def test_an_edge_that_was_killed_does_not_keep_its_credit_for_ever() -> None:
+    s = session()
+    give(s, hello("killed"), link="killed:1:data")
+    give(s, hello("living"), link="living:1:data")
+    give(s, hello("living", connection="probe"), link="living:1:probe")
+    (send,) = give(s, Probe(1, T0, 0, 0), T0 + 11_000 * MS, link="living:1:probe")
+    assert isinstance(send, Send)
+    assert isinstance(send.message, ProbeReply)
+    assert send.message.load.credits == 64
+
+
+def test_a_connection_that_greets_under_many_names_is_one_peer() -> None:
+    s = session(limits=CloudLimits(max_peers=2))
+    for number in range(5):
+        give(s, hello(f"name{number}"), link=LINK)
+    assert [peer.name for peer in s.peers.all()] == ["name4"]
+    assert [type(a.message) for a in give(s, hello("two"), link="two:1:data") if isinstance(a, Send)] == [Welcome]
+
+
 def test_a_probe_is_echoed_with_the_nodes_times_and_load() -> None:
     s = session()
     give(s, hello(connection="probe"), link="edge:1:probe")
