@@ -16,12 +16,12 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Mapping
-from heapq import heappop, heappush
 
 from edge.account import local_stages
 from edge.admission import refusal
 from edge.balance import NOT_INSURED, Candidate, Insured
 from edge.cloud_way import CloudWay
+from edge.due import DueTimes
 from edge.hold import HoldMargin
 from edge.insurance import insure, local_answer, rung_key
 from edge.local_work import LocalWork
@@ -81,7 +81,7 @@ class Broker:
         self._open: dict[int, Open] = {}
         self._by_client: dict[tuple[str, int], int] = {}
         self._streams: dict[tuple[str, int], int] = {}
-        self._timers: list[tuple[int, int]] = []
+        self._due = DueTimes(self._open, settings.limits.max_open)
         self._last_id = 0
         self._hold = HoldMargin(int(settings.insurance.hold_ms * MS), int(settings.insurance.hold_max_ms * MS))
         self._wake_at = 0
@@ -152,7 +152,7 @@ class Broker:
         self._by_client[request.client, request.sequence] = open_.id
         if request.stream:
             self._streams[request.client, request.stream] = open_.id
-        heappush(self._timers, (open_.resolve_by, open_.id))
+        self._due.add(open_.resolve_by, open_.id)
         if open_.rung is not None:
             self._queue_rung(open_, insured)
         if way is not None:
@@ -383,7 +383,7 @@ class Broker:
         else:
             open_.held = answer
             out.append(Hold(open_.request.client, open_.request.sequence, answer))
-            heappush(self._timers, (open_.hold_until, open_.id))
+            self._due.add(open_.hold_until, open_.id)
 
     def _reconsider(self, open_: Open, now: int, out: list[Action]) -> None:
         """Something that might have answered will not. Deliver what is held where nothing better can come."""
@@ -441,10 +441,8 @@ class Broker:
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def _timers_due(self, now: int, out: list[Action]) -> None:
-        while self._timers and self._timers[0][0] <= now:
-            open_ = self._open.get(heappop(self._timers)[1])
-            if open_ is None:
-                continue
+        for number in self._due.due(now):
+            open_ = self._open[number]
             if now >= open_.resolve_by or (open_.held is not None and now >= open_.hold_until):
                 self._cloud_silent(open_, now)
                 self._end(open_, Missed(open_.stage_at_fault(), open_.trouble), now, out)
@@ -477,12 +475,9 @@ class Broker:
             self._resolve(open_, without, out)
 
     def _wake(self, now: int, out: list[Action]) -> None:
-        while self._timers and self._timers[0][1] not in self._open:
-            heappop(self._timers)
         self._nodes_due = self.nodes.next_wakeup()
-        times = [t for t in (self._nodes_due, self.scheduler.next_expiry()) if t is not None]
-        if self._timers:
-            times.append(self._timers[0][0])
+        soonest = (self._due.soonest(), self._nodes_due, self.scheduler.next_expiry())
+        times = [at for at in soonest if at is not None]
         if times:
             at = max(min(times), now)
             if at != self._wake_at:
@@ -494,7 +489,7 @@ class Broker:
         self.scheduler.validate()
         if set(self._by_client.values()) != set(self._open):
             raise InvariantBroken("open requests and their clients' sequences disagree")
-        timed = {number for _, number in self._timers}
+        timed = self._due.numbers()
         if not set(self._open) <= timed:
             raise InvariantBroken(f"requests {sorted(set(self._open) - timed)} are open without a timer")
         for number, _ in self._work.owners():

@@ -17,12 +17,12 @@ bounds: a timer fires after its time, never before, so that one set to the deadl
 
 from __future__ import annotations
 
-import heapq
 from itertools import islice
 from typing import Literal
 
 import msgspec
 
+from edge.due import DueTimes
 from edge.hold import HoldMargin
 from shared.events import ClockJumped, Hold, Resolve, Tick, WakeAt, Withdrawn
 from shared.request import Answer, Missed, Outcome, Rejected, Stage, Stages, Superseded
@@ -144,7 +144,7 @@ class Outcomes:
         self._max_open = max_open
         self._margin = HoldMargin(SETTLE_NS, SETTLE_MOST_NS)
         self._open: dict[int, _Open] = {}
-        self._due: list[tuple[int, int]] = []
+        self._due = DueTimes(self._open, max_open)
         self._unsent: dict[int, None] = {}
         self._incarnation: int | None = None
         self._greet_ns: int | None = None
@@ -211,7 +211,7 @@ class Outcomes:
             return
         self._open[sequence] = _Open(event.scheduled_ns, event.deadline_ns)
         self.counts.open = len(self._open)
-        self._schedule(event.deadline_ns, sequence)
+        self._due.add(event.deadline_ns, sequence)
         if self._incarnation is not None and not self._unsent:
             self._ask(sequence, actions)
         else:
@@ -271,7 +271,7 @@ class Outcomes:
             entry.kept = event.answer
             entry.kept_ns = now
             if first:
-                self._schedule(entry.deadline_ns - self._margin.margin_ns(), event.sequence)
+                self._due.add(entry.deadline_ns - self._margin.margin_ns(), event.sequence)
 
     def _on_resolve(self, event: Resolve, now: int, actions: list[ClientAction]) -> None:
         entry = self._open.get(event.sequence)
@@ -306,11 +306,8 @@ class Outcomes:
 
     def _on_tick(self, now: int, actions: list[ClientAction]) -> None:
         self._wake_ns = None
-        while self._due and self._due[0][0] <= now:
-            _, sequence = heapq.heappop(self._due)
-            entry = self._open.get(sequence)
-            if entry is None:
-                continue
+        for sequence in self._due.due(now):
+            entry = self._open[sequence]
             if entry.kept is not None:
                 self._finish(sequence, self._accounted(entry.kept, entry, now, kept=True), actions)
             elif entry.deadline_ns <= now:
@@ -333,18 +330,8 @@ class Outcomes:
             return Missed("agent", "no agent was attached", elapsed)
         return Missed("agent", "the agent did not answer", elapsed)
 
-    def _schedule(self, at_ns: int, sequence: int) -> None:
-        if len(self._due) > 4 * self._max_open:
-            self._due = [item for item in self._due if item[1] in self._open]
-            heapq.heapify(self._due)
-        heapq.heappush(self._due, (at_ns, sequence))
-
     def _wake(self, actions: list[ClientAction]) -> None:
-        while self._due and self._due[0][1] not in self._open:
-            heapq.heappop(self._due)
-        times = [t for t in (self._greet_ns, self._retry_ns) if t is not None]
-        if self._due:
-            times.append(self._due[0][0])
+        times = [t for t in (self._due.soonest(), self._greet_ns, self._retry_ns) if t is not None]
         if times and (wake := min(times)) != self._wake_ns:
             self._wake_ns = wake
             actions.insert(0, WakeAt(wake))

@@ -1,0 +1,50 @@
+"""When open requests are due, soonest first.
+
+A heap from which nothing is taken out in the middle: a request that ends early leaves its times behind, and they are
+dropped when they come to the front, or all at once where there are too many of them, so that the heap stays in proportion to
+the requests that may be open, however far away their deadlines are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from heapq import heapify, heappop, heappush
+
+TIMES_EACH = 8
+"""Times that an open request has at most: its own, and one for each answer that is kept for it."""
+
+
+class DueTimes:
+    """Times in nanoseconds of the requests in `open_`, by their numbers; at most `max_open` are there at once."""
+
+    def __init__(self, open_: Container[int], max_open: int) -> None:
+        self._open = open_
+        self._limit = TIMES_EACH * max_open
+        self._heap: list[tuple[int, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, at_ns: int, number: int) -> None:
+        """Request `number` is due at `at_ns`, beside what it is due at already."""
+        if len(self._heap) >= self._limit:
+            self._heap = [item for item in self._heap if item[1] in self._open]
+            heapify(self._heap)
+        heappush(self._heap, (at_ns, number))
+
+    def due(self, now: int) -> Iterator[int]:
+        """Open requests that are due by `now`, each time once. Requests may end and be added meanwhile."""
+        while self._heap and self._heap[0][0] <= now:
+            number = heappop(self._heap)[1]
+            if number in self._open:
+                yield number
+
+    def soonest(self) -> int | None:
+        """The next time at which an open request is due; None where none is."""
+        while self._heap and self._heap[0][1] not in self._open:
+            heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def numbers(self) -> set[int]:
+        """Every request that has a time."""
+        return {number for _, number in self._heap}
