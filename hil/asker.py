@@ -121,7 +121,7 @@ class Asker:
         poller.register(self._dealers.fileno(), select.POLLIN)
         end_ns = time.monotonic_ns() + round(self._patience_s * 1e9)
         while time.monotonic_ns() < end_ns:
-            self._events.extend(self._dealers.drain(time.monotonic_ns()))
+            self._events.extend(self._dealers.drain())
             while self._events:
                 event = self._events.popleft()
                 if isinstance(event, kind):

@@ -118,9 +118,8 @@ class Mailbox:
         """Readable when the loop slept and something was put."""
         return self._fd
 
-    def drain(self, now: int) -> Iterable[Event]:
+    def drain(self) -> Iterable[Event]:
         """Everything that was put, in order."""
-        del now
         self._asleep = False
         if self._written:
             self._written = False
@@ -236,7 +235,7 @@ class Driver:
 
     def _drain(self) -> None:
         for source in self._sources:
-            for event in source.drain(self._now()):
+            for event in source.drain():
                 self._handle(event)
 
     def _fire(self) -> None:

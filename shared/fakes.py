@@ -39,10 +39,10 @@ class FakeSource(Mailbox):
         super().__init__()
         self.drains = 0
 
-    def drain(self, now: int) -> Iterable[Event]:
+    def drain(self) -> Iterable[Event]:
         """Everything that was put."""
         self.drains += 1
-        return super().drain(now)
+        return super().drain()
 
 
 class FakeTransport(FakeSource):

@@ -54,7 +54,7 @@ class Source(Protocol):
         """A descriptor that becomes readable when there may be something to drain."""
         ...
 
-    def drain(self, now: int) -> Iterable[Event]:
+    def drain(self) -> Iterable[Event]:
         """Everything that is there, without ever blocking."""
         ...
 

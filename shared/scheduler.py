@@ -269,18 +269,13 @@ class Scheduler:
         self._arena.validate()
 
 
-class _Deployed(msgspec.Struct, frozen=True):
-    contract: str
-    plan: Plan
-
-
 def scheduler_of(
     plans: Mapping[str, Plan], side: Side, execution: Execution, batching: Batching, scheduling: Scheduling
 ) -> Scheduler:
     """The scheduler of a process that serves these plans (by contract digest) with these settings."""
     pools: dict[PoolKey, int] = {}
     for contract, plan in plans.items():
-        for c in slot_plan(_Deployed(contract, plan), batching.max_batch_size, execution.executors, side):
+        for c in slot_plan(contract, plan, batching.max_batch_size, execution.executors, side):
             pools[PoolKey(c.contract, c.program, c.first)] = c.slots
     return Scheduler(
         executors=execution.executors,

@@ -11,7 +11,7 @@ it is known which will be free).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, Protocol
+from typing import Literal
 
 import msgspec
 
@@ -23,20 +23,6 @@ MEGABYTE = 1 << 20
 
 Side = Literal["edge", "cloud"]
 """Where a process stands. A node runs program 0 only; an edge the rungs as well."""
-
-
-class Deployed(Protocol):
-    """A plan and its contract digest, as `shared.bundle.Bundle` has them."""
-
-    @property
-    def plan(self) -> Plan:
-        """The typed plan."""
-        ...
-
-    @property
-    def contract(self) -> str:
-        """`shared.plan.contract_digest` of the plan."""
-        ...
 
 
 class SlotClass(msgspec.Struct, frozen=True, gc=False):
@@ -60,16 +46,15 @@ def programs_of(plan: Plan, side: Side) -> tuple[int, ...]:
     return tuple(range(len(plan.programs))) if side == "edge" else (0,)
 
 
-def slot_plan(bundle: Deployed, max_batch: int, executors: int, side: Side = "edge") -> tuple[SlotClass, ...]:
+def slot_plan(contract: str, plan: Plan, max_batch: int, executors: int, side: Side = "edge") -> tuple[SlotClass, ...]:
     """The slots of one plan, in the order of programs and cuts."""
-    plan = bundle.plan
     rows = rows_bound(plan, max_batch)
     slots = SLOTS_PER_EXECUTOR * executors
     entries = [(0, first) for first in range(len(plan.cuts) - 1)]
     entries += [(program, 0) for program in programs_of(plan, side) if program != 0]
     return tuple(
         SlotClass(
-            contract=bundle.contract,
+            contract=contract,
             program=program,
             first=first,
             slots=slots,

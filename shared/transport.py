@@ -112,9 +112,8 @@ class _Sockets:
                 return True
         return False
 
-    def drain(self, now: int) -> Iterable[Event]:
+    def drain(self) -> Iterable[Event]:
         """Connections made and lost, then messages, up to `BURST` from each socket."""
-        del now
         ready = self._epoll.poll(0, 64)
         if not ready and not self._unsure:
             return ()

@@ -72,7 +72,7 @@ class Rig:
         self.open: list[ThreadExecutor] = []
 
     def make(self, bundle: Bundle, programs: Programs, slowdown: float = 1.0, rows: int = ROWS) -> ThreadExecutor:
-        buffers = Buffers([(bundle.plan, slot_plan(bundle, rows, 1))])
+        buffers = Buffers([(bundle.plan, slot_plan(bundle.contract, bundle.plan, rows, 1))])
         slowness = Slowness(slowdown, {bundle.contract: bundle.plan}, "edge")
         executor = ThreadExecutor("test", {bundle.contract: programs}, buffers, slowness, self.events.put)
         self.open.append(executor)

@@ -134,7 +134,7 @@ class SilentNode:
 
     def _serve(self) -> None:
         while not self._ended.is_set():
-            for event in self._router.drain(time.monotonic_ns()):
+            for event in self._router.drain():
                 assert isinstance(event, Received)
                 answer = self._answer(event.message)
                 if answer is not None:

@@ -195,14 +195,14 @@ def test_a_mailbox_writes_once_and_only_where_the_loop_is_about_to_sleep() -> No
     box.put(over(1))
     assert not readable(box)
     assert box.pending()
-    assert list(box.drain(0)) == [over(1)]
+    assert list(box.drain()) == [over(1)]
     assert not box.pending()
     box.put(over(2))
     box.put(over(3))
     assert readable(box)
-    assert list(box.drain(0)) == [over(2), over(3)]
+    assert list(box.drain()) == [over(2), over(3)]
     assert not readable(box)
-    assert list(box.drain(0)) == []
+    assert list(box.drain()) == []
 
 
 def test_a_full_mailbox_says_so() -> None:
@@ -211,7 +211,7 @@ def test_a_full_mailbox_says_so() -> None:
     assert not box.offer(over(2))
     with pytest.raises(InvariantBroken):
         box.put(over(3))
-    assert list(box.drain(0)) == [over(1)]
+    assert list(box.drain()) == [over(1)]
 
 
 def test_nothing_put_by_many_threads_is_lost_or_left_unseen() -> None:

@@ -18,17 +18,17 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 
 
 def test_an_edge_has_slots_at_each_cut_but_the_last_and_for_each_rung(chain: Bundle) -> None:
-    classes = slot_plan(chain, max_batch=4, executors=1, side="edge")
+    classes = slot_plan(chain.contract, chain.plan, max_batch=4, executors=1, side="edge")
     assert [(c.program, c.first) for c in classes] == [(0, 0), (0, 1), (0, 2), (1, 0)]
     assert {(c.contract, c.slots, c.rows) for c in classes} == {(chain.contract, 2, 4)}
 
 
 def test_a_node_runs_no_rungs(chain: Bundle) -> None:
-    assert {c.program for c in slot_plan(chain, max_batch=4, executors=1, side="cloud")} == {0}
+    assert {c.program for c in slot_plan(chain.contract, chain.plan, max_batch=4, executors=1, side="cloud")} == {0}
 
 
 def test_a_slot_holds_every_tensor_of_its_cut_at_full_batch(chain: Bundle) -> None:
-    classes = slot_plan(chain, max_batch=64, executors=3, side="cloud")
+    classes = slot_plan(chain.contract, chain.plan, max_batch=64, executors=3, side="cloud")
     assert [c.rows for c in classes] == [6, 6, 6]
     assert [c.nbytes for c in classes] == [6 * 32 * 32 * 3, 6 * 6 * 16 * 16 * 4, 6 * (8 * 8 * 8 + 6) * 4]
     assert {c.slots for c in classes} == {6}
@@ -37,11 +37,11 @@ def test_a_slot_holds_every_tensor_of_its_cut_at_full_batch(chain: Bundle) -> No
 def test_a_plan_that_cannot_be_batched_has_slots_of_one_row(tmp_path: Path) -> None:
     alone = load_bundle(make_bundle(tmp_path, "chain", batchable=False))
     assert rows_bound(alone.plan, 64) == 1
-    assert {c.rows for c in slot_plan(alone, max_batch=64, executors=1)} == {1}
+    assert {c.rows for c in slot_plan(alone.contract, alone.plan, max_batch=64, executors=1)} == {1}
 
 
 def test_need_and_limit_are_named_where_the_slots_do_not_fit(chain: Bundle) -> None:
-    classes = slot_plan(chain, max_batch=6, executors=40)
+    classes = slot_plan(chain.contract, chain.plan, max_batch=6, executors=40)
     need = sum(c.slots * c.nbytes for c in classes)
     assert check_memory(classes, 64) == need
     with pytest.raises(SettingsError, match=rf"need {-(-need // (1 << 20))} MB and the limit is 5 MB"):

@@ -41,7 +41,7 @@ class Loop:
         end_s = time.monotonic() + BOUND_S
         while True:
             for transport in self.transports:
-                self.given[transport].extend(transport.drain(0))
+                self.given[transport].extend(transport.drain())
             if there():
                 return
             if not any(transport.pending() for transport in self.transports):
@@ -258,7 +258,7 @@ def test_a_talkative_peer_cannot_starve_a_turn(router: Router, stranger: zmq.Soc
     while taken < count:
         if not router.pending():
             assert loop.poll.poll(BOUND_S * 1_000)
-        events = list(router.drain(0))
+        events = list(router.drain())
         assert len(events) <= BURST
         taken += len(events)
     assert not router.pending()

@@ -35,7 +35,10 @@ def build_executors(
         if names.count(name) > 1:
             paths = ", ".join(str(bundle.path) for bundle in bundles if bundle.name == name)
             raise SettingsError(f"models: two bundles are named {name!r}: {paths}")
-    classes = [slot_plan(bundle, batching.max_batch_size, execution.executors, side) for bundle in bundles]
+    classes = [
+        slot_plan(bundle.contract, bundle.plan, batching.max_batch_size, execution.executors, side)
+        for bundle in bundles
+    ]
     check_memory((c for of_one in classes for c in of_one), memory.preallocated_memory_mb)
     programs: dict[str, Programs] = {
         bundle.contract: load_programs(bundle, execution, side, rows_bound(bundle.plan, batching.max_batch_size))
