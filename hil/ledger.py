@@ -62,11 +62,6 @@ class Ledger:
         self._delivered: list[tuple[int, Outcome, int]] = []
         self._unresolved: set[int] = set()
 
-    @property
-    def deliveries(self) -> int:
-        """How many deliveries have come so far."""
-        return len(self._delivered)
-
     def asked(self, ticket: int, frame: int, due_ns: int) -> None:
         """A request for frame number `frame` was made, due at `due_ns`. `ticket` names it, once."""
         self._asked.append((ticket, frame, due_ns))
