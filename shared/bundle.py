@@ -18,6 +18,7 @@ import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 from zipfile import BadZipFile
 
 import msgspec
@@ -36,6 +37,8 @@ MAX_FILES = 4096
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for bytes that are not the wanted JSON; the last one for a field nested without end."""
+
+Kind = TypeVar("Kind", Manifest, Plan)
 
 
 class _FormatOnly(msgspec.Struct, frozen=True):
@@ -103,7 +106,7 @@ def load_bundle(path: str | os.PathLike[str]) -> Bundle:
     folder = Path(path)
     if not folder.is_dir():
         raise BundleError(f"{folder}: there is no bundle (expected a folder with {MANIFEST})")
-    manifest = _read_manifest(folder)
+    manifest = _read(folder, MANIFEST, Manifest)
     files = _verify_files(folder, manifest)
     plan = _read_plan(folder, files)
     _verify_plan(folder, plan, manifest)
@@ -196,13 +199,13 @@ def _read_json(folder: Path, name: str) -> bytes:
         raise BundleError(f"{folder}: {name} cannot be read: {reason.strerror}") from None
 
 
-def _read_manifest(folder: Path) -> Manifest:
-    text = _read_json(folder, MANIFEST)
-    _check_format(folder, MANIFEST, text)
+def _read(folder: Path, name: str, kind: type[Kind]) -> Kind:
+    text = _read_json(folder, name)
+    _check_format(folder, name, text)
     try:
-        return msgspec.json.decode(text, type=Manifest)
+        return msgspec.json.decode(text, type=kind)
     except UNREADABLE as reason:
-        raise BundleError(f"{folder}: {MANIFEST}: {reason}") from None
+        raise BundleError(f"{folder}: {name}: {reason}") from None
 
 
 def _check_format(folder: Path, name: str, text: bytes) -> None:
@@ -234,12 +237,7 @@ def _read_plan(folder: Path, files: dict[str, Path]) -> Plan:
     for name in (PLAN_FILE, GOLDEN_FILE):
         if name not in files:
             raise BundleError(f"{folder}: {name} is missing from {MANIFEST}")
-    text = _read_json(folder, PLAN_FILE)
-    _check_format(folder, PLAN_FILE, text)
-    try:
-        return msgspec.json.decode(text, type=Plan)
-    except UNREADABLE as reason:
-        raise BundleError(f"{folder}: {PLAN_FILE}: {reason}") from None
+    return _read(folder, PLAN_FILE, Plan)
 
 
 def _verify_plan(folder: Path, plan: Plan, manifest: Manifest) -> None:
