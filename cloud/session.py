@@ -111,7 +111,7 @@ class Session:
                 self._failed(event, now, out)
             case SendFailed():
                 self.counters["send-failed"] += 1
-                self._gone(self.peers.of_link(event.link), now, out)
+                self._gone(self.peers.of_link(event.link), out)
             case ClockJumped():
                 for peer in self.peers.all():
                     peer.offset.reset()
@@ -136,7 +136,7 @@ class Session:
             case Hello():
                 self._hello(event.link, event.message, now, out)
             case Bye():
-                self._gone(self.peers.of_link(event.link), now, out)
+                self._gone(self.peers.of_link(event.link), out)
             case _:
                 self.counters["unexpected-message"] += 1
 
@@ -148,7 +148,7 @@ class Session:
             out.append(Send(link, Bye(error.reason)))
             return
         for gone in replaced:
-            self._forget(gone, now, out)
+            self._forget(gone, out)
         # Each once, however often it was asked for: all of them fit into a header, as was checked at start.
         contracts = tuple(c for c in self._plans if c in message.contracts)
         credits_ = self.peers.credits.granted(peer.account)
@@ -318,12 +318,12 @@ class Session:
 
     # --- peers and time -----------------------------------------------------------------------------------------------
 
-    def _gone(self, peer: Peer | None, now: int, out: list[Action]) -> None:
+    def _gone(self, peer: Peer | None, out: list[Action]) -> None:
         if peer is not None:
-            self._forget(peer, now, out)
+            self._forget(peer, out)
             self.peers.remove(peer)
 
-    def _forget(self, peer: Peer, now: int, out: list[Action]) -> None:
+    def _forget(self, peer: Peer, out: list[Action]) -> None:
         """Nothing of this peer's incarnation is wanted any more."""
         for job in [a.job for a in self._admitted.values() if a.account == peer.account]:
             self._settle(job)

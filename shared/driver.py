@@ -217,10 +217,6 @@ class Driver:
             self._fire()
         return self._handled - before
 
-    def feed(self, event: Event) -> None:
-        """Handle one event from the loop's own thread, as if a source had given it (the first `Tick` at start)."""
-        self._handle(event)
-
     def close(self) -> None:
         """Release the driver's own descriptors, after `run()` has returned."""
         self._epoll.close()

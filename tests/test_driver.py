@@ -125,8 +125,9 @@ def test_a_machine_that_tries_a_failed_send_for_ever_is_stopped() -> None:
     bye = Bye("closing")
     rig = Rig(FakeMachine(lambda event, _: [Send("n1/data", bye)]))
     rig.transport.down.add("n1/data")
+    rig.completions.put(over(1))
     with pytest.raises(InvariantBroken):
-        rig.driver.feed(over(1))
+        rig.driver.step()
 
 
 def test_what_the_machine_raises_leaves_run_and_names_the_event() -> None:
@@ -178,8 +179,9 @@ def test_the_real_timer_ticks_no_earlier_than_asked() -> None:
         asked.append(now + 700_000)
         return [WakeAt(asked[-1])]
 
-    driver = Driver(FakeMachine(script), nothing)
-    driver.feed(over(1))
+    start = FakeSource()
+    start.put(over(1))
+    driver = Driver(FakeMachine(script), nothing, arrivals=[start])
     driver.run()
     assert [now >= at for at, (now, _) in zip(asked, ticked, strict=True)] == [True] * 5
     assert [now - late for now, late in ticked] == asked
@@ -312,6 +314,7 @@ def test_an_idle_process_collects_only_where_there_is_slack_or_no_other_way() ->
 
 
 def test_abort_and_other_actions_reach_perform() -> None:
-    rig = Rig(FakeMachine(lambda event, _: [Abort(1, 0), WakeAt(5)]))
-    rig.driver.feed(over(1))
+    rig = Rig(FakeMachine(lambda event, _: [Abort(1, 0), WakeAt(1 << 62)]))
+    rig.completions.put(over(1))
+    rig.driver.step()
     assert rig.performed == [Abort(1, 0)]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import zmq
 
-from shared.driver import Driver
+from shared.driver import Driver, Mailbox
 from shared.errors import InvariantBroken, UserError
 from shared.events import Action, Event, LinkDown, LinkUp, Received, Send
 from shared.transport import BURST, VIEW_BYTES, Dealers, Router
@@ -300,8 +300,9 @@ def test_nothing_stays_unseen_when_sends_and_receives_interleave(router: Router,
         assert (dealers if action.link == LINK else router).send(action)
         return None
 
-    driver = Driver(Both(), perform, transports=[router, dealers])
-    driver.feed(LinkUp(LINK))
+    start = Mailbox()
+    start.put(LinkUp(LINK))
+    driver = Driver(Both(), perform, transports=[router, dealers], arrivals=[start])
     driver.run()
     driver.close()
     assert answered[0] == 2 * rounds
