@@ -12,7 +12,7 @@ from edge.nodes import Node, Sent
 from edge.open_request import Attempt, Open
 from shared.errors import InvariantBroken
 from shared.events import Send
-from shared.latency import US, WorkKey
+from shared.latency import Latency, WorkKey
 from shared.plan import Coding, Plan, Route, SegmentRange
 from shared.request import Answer, Array, Buffer
 from shared.scheduler import Scheduler
@@ -39,8 +39,9 @@ class CloudWay:
         self._incarnation = incarnation
         self._scheduler = scheduler
         self._explore_ns = explore_ns
+        cloud = Latency.of(plans.items(), "cloud")
         self._facts = {
-            contract: tuple(_facts(contract, plan, r) for r in plan.routes) for contract, plan in plans.items()
+            contract: tuple(_facts(contract, plan, r, cloud) for r in plan.routes) for contract, plan in plans.items()
         }
 
     def find(
@@ -133,18 +134,12 @@ class CloudWay:
         return Candidate(route, index, node, typical, typical + node.estimate.margin_ns(), head_ns, node_ns, nbytes)
 
 
-def _facts(contract: str, plan: Plan, route: Route) -> RouteFacts:
+def _facts(contract: str, plan: Plan, route: Route, cloud: Latency) -> RouteFacts:
     coding = plan.cuts[route.cut].coding(route.coding)
     if coding is None:
         raise InvariantBroken(f"plan {plan.name}: a route names coding {route.coding}, which cut {route.cut} lacks")
-    head = None
-    if route.cut or coding.lossy:
-        head = WorkKey(contract, SegmentRange(0, 0, route.cut), encode=coding.name if coding.lossy else "")
-    profile = plan.profile("cloud")
-    tail_us = 0.0
-    if profile is not None:
-        tail = profile.time(0, route.cut, len(plan.cuts) - 1)
-        decoding = profile.codec_time(route.cut, route.coding)
-        tail_us = (tail.p50_us if tail else 0.0) + (decoding.decode_us if decoding else 0.0)
+    lossy = coding.name if coding.lossy else ""
+    head = WorkKey(contract, SegmentRange(0, 0, route.cut), encode=lossy) if route.cut or lossy else None
+    tail = WorkKey(contract, SegmentRange(0, route.cut, len(plan.cuts) - 1), decode=lossy)
     sent = tensor_table(plan.cuts[route.cut].tensors, plan.max_batch)
-    return RouteFacts(route, coding, head, int(tail_us * US), sent, tensor_table(plan.outputs, plan.max_batch))
+    return RouteFacts(route, coding, head, cloud.typical(tail), sent, tensor_table(plan.outputs, plan.max_batch))
