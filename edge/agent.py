@@ -28,7 +28,7 @@ from shared.signals import stop_on_signals
 from shared.transport import Router
 from shared.wire.codec import decode_client
 
-SEND_MARK = 1024
+SEND_MARK = 256
 """Messages that may wait for one client."""
 
 

@@ -21,12 +21,12 @@ from edge.account import local_stages
 from edge.admission import refusal
 from edge.balance import NOT_INSURED, Candidate, Insured
 from edge.cloud_way import CloudWay
-from edge.due import DueTimes
 from edge.hold import HoldMargin
 from edge.insurance import insure, local_answer, rung_key
 from edge.local_work import LocalWork
 from edge.nodes import MS, Node, Nodes
 from edge.open_request import Attempt, Open, Work
+from edge.register import Register
 from shared.errors import InvariantBroken
 from shared.events import (
     Action,
@@ -78,10 +78,7 @@ class Broker:
         self._work = LocalWork(self.scheduler)
         self.nodes = Nodes(settings, tuple(plans), incarnation, rng)
         self._ways = CloudWay(plans, incarnation, self.scheduler, int(settings.link.explore_interval_ms * MS))
-        self._open: dict[int, Open] = {}
-        self._by_client: dict[tuple[str, int], int] = {}
-        self._streams: dict[tuple[str, int], int] = {}
-        self._due = DueTimes(self._open, settings.limits.max_open)
+        self._open = Register(settings.limits.max_open)
         self._last_id = 0
         self._hold = HoldMargin(int(settings.insurance.hold_ms * MS), int(settings.insurance.hold_max_ms * MS))
         self._wake_at = 0
@@ -103,10 +100,12 @@ class Broker:
             case Failed():
                 self._failed(event, now, out)
             case Withdrawn():
-                self._withdrawn(self._by_client.get((event.client, event.sequence), 0), out)
+                open_ = self._open.of(event.client, event.sequence)
+                if open_ is not None:
+                    self._close(open_, out)
             case ClientGone():
-                for number in [n for (client, _), n in self._by_client.items() if client == event.client]:
-                    self._withdrawn(number, out)
+                for open_ in self._open.of_client(event.client):
+                    self._close(open_, out)
             case LinkUp():
                 out += self.nodes.connected(event.link, now)
             case LinkDown():
@@ -127,7 +126,7 @@ class Broker:
         why = refusal(
             request,
             plan,
-            known=(request.client, request.sequence) in self._by_client,
+            known=self._open.of(request.client, request.sequence) is not None,
             open_now=len(self._open),
             max_open=self._settings.limits.max_open,
             decide_by=request.deadline_ns - self._guard_ns,
@@ -148,11 +147,7 @@ class Broker:
             detail = "neither the device nor a node has the time"
             out.append(Resolve(request.client, request.sequence, Rejected(reason, detail)))
             return
-        self._open[open_.id] = open_
-        self._by_client[request.client, request.sequence] = open_.id
-        if request.stream:
-            self._streams[request.client, request.stream] = open_.id
-        self._due.add(open_.resolve_by, open_.id)
+        self._open.add(open_)
         if open_.rung is not None:
             self._queue_rung(open_, insured)
         if way is not None:
@@ -198,8 +193,9 @@ class Broker:
         for run in decision.runs:
             for row in run.rows:
                 number, attempt = self._work.owner(row.job)
-                if number and not attempt:
-                    self._open[number].rung_work = Work.RUNNING
+                open_ = self._open.get(number)
+                if open_ is not None and not attempt:
+                    open_.rung_work = Work.RUNNING
             out.append(run)
 
     def _owner(self, job: int) -> tuple[Open | None, Attempt | None]:
@@ -305,9 +301,10 @@ class Broker:
 
     def _answered(self, node: Node, message: Reply | Refusal, now: int) -> tuple[Open | None, Attempt | None]:
         """Settle an attempt's credit and learn its load; the request and attempt where they are still wanted."""
-        sent = node.out.pop((message.sequence, message.attempt), None)
+        mine = message.incarnation == self._incarnation
+        sent = node.out.pop((message.sequence, message.attempt), None) if mine else None
         node.load(message.load)
-        if sent is None or message.incarnation != self._incarnation:
+        if sent is None:
             self.counters["unknown-reply"] += 1
             return None, None
         node.offset.peer_sent(message.sent_ns, now)
@@ -366,7 +363,7 @@ class Broker:
     def _give_up(self, node: Node, now: int, out: list[Action], *, lost: bool) -> None:
         """Nobody waits for this node any more. What is out at a node that is only stalled, not lost, may still come, and
         where nothing else is under way it is hoped for."""
-        for open_ in list(self._open.values()):
+        for open_ in self._open:
             for attempt in [a for a in open_.attempts if a.alive and a.node is node and a.sent_ns]:
                 if lost or attempt.awaited:
                     attempt.alive = not lost
@@ -383,7 +380,7 @@ class Broker:
         else:
             open_.held = answer
             out.append(Hold(open_.request.client, open_.request.sequence, answer))
-            self._due.add(open_.hold_until, open_.id)
+            self._open.due.add(open_.hold_until, open_.id)
 
     def _reconsider(self, open_: Open, now: int, out: list[Action]) -> None:
         """Something that might have answered will not. Deliver what is held where nothing better can come."""
@@ -413,11 +410,7 @@ class Broker:
 
     def _close(self, open_: Open, out: list[Action]) -> None:
         """Forget a request: cancel what still works for it."""
-        del self._open[open_.id]
-        del self._by_client[open_.request.client, open_.request.sequence]
-        stream = (open_.request.client, open_.request.stream)
-        if self._streams.get(stream) == open_.id:
-            del self._streams[stream]
+        self._open.remove(open_)
         unwanted = [open_.rung_job] if open_.waiting_rung else []
         for attempt in open_.attempts:
             if attempt.alive and attempt.sent_ns == 0:
@@ -427,22 +420,19 @@ class Broker:
             attempt.alive = False
         out += [abort for job in unwanted if (abort := self._work.cancel(job)) is not None]
 
-    def _withdrawn(self, number: int, out: list[Action]) -> None:
-        open_ = self._open.get(number)
-        if open_ is not None:
-            self._close(open_, out)
-
     def _supersede(self, request: Request, now: int, out: list[Action]) -> None:
         """A newer frame takes the place of the stream's open one, which keeps the answer that it has, if any."""
-        older = self._open.get(self._streams.get((request.client, request.stream), 0))
+        older = self._open.newest_of_stream(request)
         if older is not None:
             self._end(older, Superseded(), now, out)
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def _timers_due(self, now: int, out: list[Action]) -> None:
-        for number in self._due.due(now):
-            open_ = self._open[number]
+        for number in self._open.due.due(now):
+            open_ = self._open.get(number)
+            if open_ is None:
+                continue
             if now >= open_.resolve_by or (open_.held is not None and now >= open_.hold_until):
                 self._cloud_silent(open_, now)
                 self._end(open_, Missed(open_.stage_at_fault(), open_.trouble), now, out)
@@ -464,7 +454,7 @@ class Broker:
         """The host was suspended: everything is expired, and no clock offset holds any more."""
         for node in self.nodes.by_name.values():
             node.offset.reset()
-        for open_ in list(self._open.values()):
+        for open_ in self._open:
             self._end(open_, Missed("client", "the host was suspended"), now, out)
 
     def _end(self, open_: Open, without: Outcome, now: int, out: list[Action]) -> None:
@@ -476,7 +466,7 @@ class Broker:
 
     def _wake(self, now: int, out: list[Action]) -> None:
         self._nodes_due = self.nodes.next_wakeup()
-        soonest = (self._due.soonest(), self._nodes_due, self.scheduler.next_expiry())
+        soonest = (self._open.due.soonest(), self._nodes_due, self.scheduler.next_expiry())
         times = [at for at in soonest if at is not None]
         if times:
             at = max(min(times), now)
@@ -487,14 +477,7 @@ class Broker:
     def validate(self) -> None:
         """Raises `InvariantBroken` where the machine's own books disagree. For tests and simulations."""
         self.scheduler.validate()
-        if set(self._by_client.values()) != set(self._open):
-            raise InvariantBroken("open requests and their clients' sequences disagree")
-        timed = self._due.numbers()
-        if not set(self._open) <= timed:
-            raise InvariantBroken(f"requests {sorted(set(self._open) - timed)} are open without a timer")
+        self._open.validate()
         for number, _ in self._work.owners():
             if number not in self._open:
                 raise InvariantBroken(f"a job works for request {number}, which is not open")
-        for open_ in self._open.values():
-            if open_.held is None and open_.hopeless():
-                raise InvariantBroken(f"request {open_.id} is open and nothing can answer it")

@@ -15,6 +15,7 @@ from msgspec import Meta
 
 Name = Annotated[str, Meta(min_length=1, max_length=64)]
 Text = Annotated[str, Meta(min_length=1)]
+Models = Annotated[tuple[Text, ...], Meta(max_length=32)]
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 Few = Annotated[int, Meta(ge=1, le=256)]
 Megabytes = Annotated[int, Meta(ge=1, le=1 << 20)]
@@ -121,7 +122,7 @@ class AgentGroup(Group, frozen=True):
 
     name: Name = "edge"
     endpoint: Text = "ipc:///tmp/headtail-edge"
-    models: tuple[Text, ...] = ()
+    models: Models = ()
 
 
 class NodeGroup(Group, frozen=True):
@@ -129,7 +130,7 @@ class NodeGroup(Group, frozen=True):
 
     name: Name = "cloud"
     endpoint: Text = "tcp://127.0.0.1:7711"
-    models: tuple[Text, ...] = ()
+    models: Models = ()
     credits: Count = 64
 
 

@@ -6,9 +6,11 @@ import pytest
 from plans import INT8_ROUTE, Y, make_input, make_plan
 
 from hil.pair import MS, WAKE_NS, Pair, stamp
+from shared.events import Received
 from shared.plan import Plan, Route
 from shared.request import Answer, Array, Missed, Rejected, Superseded
 from shared.settings import CloudSettings, EdgeLimits, EdgeSettings, NodeAddress, NodeGroup
+from shared.wire.messages import Load, Reply, tensor_table
 
 TWO = (NodeAddress(name="a", endpoint="tcp://127.0.0.1:1"), NodeAddress(name="b", endpoint="tcp://127.0.0.1:2"))
 
@@ -367,3 +369,16 @@ def test_after_a_slow_link_the_cloud_comes_back_although_the_soonest_route_canno
         pair.run(33)
         sources.append(pair.answer(s).source)
     assert sources[-30:] == ["cloud"] * 30
+
+
+def test_a_reply_to_another_incarnation_does_not_take_the_place_of_the_right_one() -> None:
+    pair = pair_of(make_plan(ladder=False), nodes=TWO[:1])
+    sequence = pair.ask(make_input(), 100)
+    plan = pair.plans[next(iter(pair.plans))]
+    tensors = tensor_table(plan.outputs, 1)[1]
+    contract = next(iter(pair.plans))
+    alien = Reply(99, sequence, 1, contract, 0, "raw", 1, tensors, {}, 0, Load(0, 64))
+    pair.broker.handle(Received("a/data", alien, (bytes(16),)), pair.now)
+    pair.run(50)
+    assert pair.answer(sequence).source == "cloud"
+    assert pair.broker.counters["unknown-reply"] == 1
