@@ -250,6 +250,8 @@ def test_the_input_and_the_last_output_are_no_inner_cuts() -> None:
         cut_at(model, "x")
     with pytest.raises(ModelError, match="leaves nothing for the other side"):
         cut_at(model, "logits")
+    with pytest.raises(ModelError, match="leaves nothing for the other side"):
+        cut_at(model, "output")
 
 
 def tower(blocks: int) -> Net:

@@ -213,3 +213,45 @@ def test_running_it_gives_what_the_file_gives() -> None:
     fixed = normalise(read, {})  # at the ten rows that the file fixes
     assert fixed.inputs[0].shape == (10, 3, 64, 64)
     assert run_model(fixed, sample_inputs(fixed))["heat"].shape == (10, 1, 16, 16)
+
+
+def test_an_output_whose_size_depends_on_the_data_is_refused() -> None:
+    net = Net()
+    net.input("x", [1, 4])
+    net.add("NonZero", ["x"], "places")
+    net.output("places", elem_type=TensorProto.INT64)
+    with pytest.raises(ModelError, match="size of output 'places' depends on the data"):
+        net.normal()
+
+
+def test_an_output_that_is_drawn_anew_each_time_is_refused() -> None:
+    net = Net()
+    net.input("x", [1, 4])
+    net.add("RandomNormalLike", ["x"], "noise")
+    net.add("Add", ["x", "noise"], "y")
+    net.output("y")
+    with pytest.raises(ModelError, match="'y' is another one each time"):
+        net.normal()
+
+
+def test_an_input_too_large_for_any_memory_is_refused_by_its_bytes() -> None:
+    with pytest.raises(ModelError, match=r"input 'x' of shape 1,3,99999999,99999999 takes .* bytes, expected at most"):
+        classifier().normal("1,3,99999999,99999999")
+
+
+def test_an_output_that_is_a_list_is_refused_by_name() -> None:
+    net = Net()
+    net.input("x", [1, 4])
+    net.add("SequenceConstruct", ["x", "x"], "pair")
+    net.outputs.append(helper.make_tensor_sequence_value_info("pair", TensorProto.FLOAT, None))
+    with pytest.raises(ModelError, match="'pair' is not a tensor of numbers"):
+        net.normal()
+
+
+def test_an_output_of_strings_is_refused_by_name() -> None:
+    net = Net()
+    net.input("x", [1, 4])
+    net.add("Cast", ["x"], "text", to=TensorProto.STRING)
+    net.output("text", elem_type=TensorProto.STRING)
+    with pytest.raises(ModelError, match="'text' is not a tensor of numbers"):
+        net.normal()

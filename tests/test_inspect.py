@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from graphs import Net, centre_detector, classifier
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -63,6 +63,15 @@ def test_constant_weights_are_mentioned_since_they_prove_nothing(tmp_path: Path)
     net.weights = [
         numpy_helper.from_array(np.full(numpy_helper.to_array(t).shape, 0.1, np.float32), t.name) for t in net.weights
     ]
+    assert "one value repeated" in warnings_of(net, tmp_path)
+
+
+def test_weights_that_an_operator_fills_with_one_value_are_mentioned_as_well(tmp_path: Path) -> None:
+    net = classifier()
+    for weight in list(net.weights):
+        shape = net.hold(f"{weight.name}.shape", np.array(list(weight.dims), np.int64))
+        net.nodes.insert(0, helper.make_node("ConstantOfShape", [shape], [weight.name]))
+        net.weights.remove(weight)
     assert "one value repeated" in warnings_of(net, tmp_path)
 
 

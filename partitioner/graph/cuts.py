@@ -186,6 +186,8 @@ class CutFinder:
     def _check_name(self, name: str) -> None:
         if name in {spec.name for spec in self._model.inputs}:
             raise ModelError(f"{self._model.name}: '{name}' is an input; the cut '{INPUT}' is always there")
+        if name == OUTPUT and name not in self._made_by:
+            raise ModelError(f"{self._model.name}: a cut at '{OUTPUT}' leaves nothing for the other side")
         if name not in self._made_by:
             near = difflib.get_close_matches(name, [cut.name for cut in self.single()[1:-1]] or self._borders, 5, 0.0)
             raise ModelError(f"{self._model.name}: no operator makes '{name}'; cuts are for instance {', '.join(near)}")

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
 import onnx
 
 from partitioner.graph import passes
 from partitioner.graph.batch import make_batchable
 from partitioner.graph.convert import fold, inline_functions, raise_opset
 from partitioner.graph.model import Model, as_read, value_info
-from partitioner.graph.run import check_same, run_model, sample_inputs
+from partitioner.graph.run import Session, Tensors, check_same, difference, open_session, run_session, sample_inputs
 from partitioner.graph.shapes import concrete_inputs, set_inputs
 from shared.errors import ModelError
 from shared.request import TensorSpec
@@ -90,16 +91,39 @@ def settled(model: Model) -> Model:
     """The model with its outputs as they come from a run, in the graph and in `Model.outputs`.
 
     Raises:
-        ModelError: it cannot be run, or an output is not a tensor of numbers.
+        ModelError: it cannot be run, an output is not a tensor of numbers, its size depends on the data, or it is another
+            one each time.
     """
     try:
-        results = run_model(model, sample_inputs(model))
+        session = open_session(model)
+        names = [value.name for value in model.proto.graph.output]
+        results, again = (run_session(session, model.name, names, sample_inputs(model)) for _ in range(2))
     except ModelError as error:
         shapes = ", ".join(f"{spec.name}={','.join(map(str, spec.shape))}" for spec in model.inputs)
         raise ModelError(f"{error} (run with random inputs of shape {shapes})") from error
+    _check_steady(model, session, results, again)
     outputs = tuple(TensorSpec(name, array.dtype.name, array.shape) for name, array in results.items())
     proto = onnx.ModelProto()
     proto.CopyFrom(model.proto)
     del proto.graph.output[:]
     proto.graph.output.extend(value_info(spec, model.batchable) for spec in outputs)
     return replace(model, proto=proto, outputs=outputs)
+
+
+def _check_steady(model: Model, session: Session, results: Tensors, again: Tensors) -> None:
+    """Refuse outputs for which no place can be kept, or which prove nothing. `again` are those of a second run."""
+    try:
+        blank: Tensors = run_session(session, model.name, list(results), sample_inputs(model, scale=0.0))
+    except ModelError:
+        blank = again  # some models divide by what they are given; that says nothing of sizes
+    for name, array in results.items():
+        number = isinstance(array, np.ndarray) and array.dtype.kind in "fiub"  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not number:
+            raise ModelError(f"{model.name}: output '{name}' is not a tensor of numbers")
+        if blank[name].shape != array.shape or again[name].shape != array.shape:
+            raise ModelError(
+                f"{model.name}: the size of output '{name}' depends on the data ({list(array.shape)}, then "
+                f"{list(blank[name].shape)}), so that no place can be kept for it"
+            )
+        if not difference(array, again[name]) <= TOLERANCE:
+            raise ModelError(f"{model.name}: output '{name}' is another one each time, from the same input")

@@ -14,6 +14,10 @@ Shapes = Mapping[str, tuple[int, ...]]
 """Shape at one row by input name."""
 
 
+MAX_INPUT_BYTES = 1 << 30
+"""Of one row of one input. What is larger is a slip of the pen, and fills the memory of whoever tries it."""
+
+
 def parse_shapes(model: Model, texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """Shapes from `"1,3,192,192"` (a model with one input) or `"name=1,3,192,192"` (any).
 
@@ -60,7 +64,7 @@ def concrete_inputs(model: Model, shapes: Shapes) -> tuple[TensorSpec, ...]:
     """Every input at one row. A first axis that is open counts one; any other open axis must be stated.
 
     Raises:
-        ModelError: an axis is open, or an input is no tensor of numbers.
+        ModelError: an axis is open, an input is no tensor of numbers, or it is larger than `MAX_INPUT_BYTES`.
     """
     values = {value.name: value for value in model.proto.graph.input}
     specs: list[TensorSpec] = []
@@ -79,6 +83,11 @@ def concrete_inputs(model: Model, shapes: Shapes) -> tuple[TensorSpec, ...]:
                 f"--shape {spec.name}={','.join('?' if size < 0 else str(size) for size in shape)}"
             )
         specs.append(TensorSpec(spec.name, spec.dtype, shape))
+        if specs[-1].nbytes() > MAX_INPUT_BYTES:
+            raise ModelError(
+                f"{model.name}: input '{spec.name}' of shape {','.join(map(str, shape))} takes {specs[-1].nbytes():,} bytes, "
+                f"expected at most {MAX_INPUT_BYTES:,}"
+            )
     return tuple(specs)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from collections.abc import Iterator
 
 import numpy as np
 from onnx import TensorProto, numpy_helper
@@ -87,17 +89,32 @@ def _weights(model: Model) -> list[str]:
         found.append(
             "16-bit floats: on a processor they run as 32-bit ones, so that device and cloud may differ by a rounding"
         )
-    alike = total = 0
-    for tensor in model.proto.graph.initializer:
-        if tensor.data_type == TensorProto.STRING:
-            continue
-        elements = numpy_helper.to_array(tensor)
-        if elements.size >= LOOKED_AT:
-            total += tensor_bytes(tensor)
-            alike += tensor_bytes(tensor) if np.all(elements == elements.flat[0]) else 0
-    if alike * 2 > total:
+    weights = [*_held(model), *_filled(model)]
+    alike = sum(size for size, same in weights if same)
+    if alike * 2 > sum(size for size, _ in weights):
         found.append(
             "most weights hold one value repeated, so that a wrong cut could still give the right answer; nothing measured "
             "on this model proves a cut"
         )
     return found
+
+
+def _held(model: Model) -> Iterator[tuple[int, bool]]:
+    """Bytes of every weight of some size that the file holds, and whether all its elements are alike."""
+    constants = [a.t for node in model.proto.graph.node if node.op_type == "Constant" for a in node.attribute]
+    for tensor in (*model.proto.graph.initializer, *constants):
+        if tensor.data_type in {TensorProto.UNDEFINED, TensorProto.STRING}:
+            continue
+        elements = numpy_helper.to_array(tensor)
+        if elements.size >= LOOKED_AT:
+            yield tensor_bytes(tensor), bool(np.all(elements == elements.flat[0]))
+
+
+def _filled(model: Model) -> Iterator[tuple[int, bool]]:
+    """The same of weights that the file has an operator fill with one value. Four bytes an element, whatever the type."""
+    sizes = {tensor.name: tensor for tensor in model.proto.graph.initializer if tensor.data_type == TensorProto.INT64}
+    for node in model.proto.graph.node:
+        if node.op_type == "ConstantOfShape" and node.input[0] in sizes:
+            elements = math.prod(int(size) for size in numpy_helper.to_array(sizes[node.input[0]]).flat)
+            if elements >= LOOKED_AT:
+                yield 4 * elements, True
