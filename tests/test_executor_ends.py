@@ -51,6 +51,17 @@ def identity(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     return load_bundle(make_bundle(tmp_path_factory.mktemp("bundles"), "identity", elements=4, max_batch=ROWS))
 
 
+# --- what a model gives ------------------------------------------------------------------------------------------------
+
+
+def test_an_output_of_another_shape_than_the_plan_says_is_an_error_and_no_answer(rig: Rig, identity: Bundle) -> None:
+    executor = rig.make(identity, Scripted(identity, lambda feeds, _: (feeds["x"][:, :2],)))
+    executor.submit(identity_run(identity, ONE))
+    result = rig.finished().results[0]
+    assert "'y' came out as float32(1, 2), the plan says float32(1, 4)" in result.error
+    assert result.outputs == ()
+
+
 # --- abort and close ---------------------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from shared import codecs
-from shared.errors import InputError, PeerError, UserError
+from shared.errors import InputError, ModelError, PeerError, UserError
 from shared.events import Row, RowResult
 from shared.executors.buffers import Slot
 from shared.request import Array, Buffer, TensorSpec
@@ -46,7 +46,18 @@ def stage(rows: Sequence[Row], specs: Sequence[TensorSpec], slot: Slot) -> Stage
 def split(
     outputs: Sequence[Array], specs: Sequence[TensorSpec], placed: Sequence[tuple[Row, int]], slot: Slot
 ) -> list[tuple[Row, tuple[Array, ...]]]:
-    """Each row's part of a batch's outputs, as views, or copied where the runtime gave the slot's own memory back."""
+    """Each row's part of a batch's outputs, as views, or copied where the runtime gave the slot's own memory back.
+
+    Raises `ModelError` for an output of another shape or type than the plan's, as of an operator whose result's size depends
+    on its data: nobody can tell which of its rows are whose.
+    """
+    last, first = placed[-1]
+    total = first + last.rows
+    for array, spec in zip(outputs, specs, strict=True):
+        if array.shape != spec.at(total) or array.dtype != codecs.dtype_of(spec.dtype):
+            raise ModelError(
+                f"{spec.name!r} came out as {array.dtype}{array.shape}, the plan says {spec.dtype}{spec.at(total)}"
+            )
     own = tuple(array.copy() if slot.holds(array) else array for array in outputs)
     if len(placed) == 1:
         return [(placed[0][0], own)]
