@@ -190,6 +190,8 @@ def _read_json(folder: Path, name: str) -> bytes:
     try:
         if file.is_symlink():
             raise BundleError(f"{folder}: {name} is a link, a bundle holds plain files only")
+        if file.exists() and not file.is_file():
+            raise BundleError(f"{folder}: {name} is not a plain file")
         if file.stat().st_size > MAX_JSON_BYTES:
             raise BundleError(f"{folder}: {name} is larger than {MAX_JSON_BYTES} bytes")
         return file.read_bytes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -93,6 +94,12 @@ def test_links_and_folders_are_refused(bundle: Path, tmp_path: Path) -> None:
     (bundle / MANIFEST).rename(tmp_path / MANIFEST)
     (bundle / MANIFEST).symlink_to(tmp_path / MANIFEST)
     assert f"{MANIFEST} is a link" in refused(bundle)
+
+
+def test_a_pipe_in_the_manifests_place_is_refused_and_not_waited_for(bundle: Path) -> None:
+    (bundle / MANIFEST).unlink()
+    os.mkfifo(bundle / MANIFEST)
+    assert f"{MANIFEST} is not a plain file" in refused(bundle)
 
 
 @pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a/b", "", "..", "manifest.json"])
