@@ -175,10 +175,13 @@ def _digests(programs: tuple[Program, ...], folder: Path) -> dict[str, str]:
 
 
 def _write_golden(study: Study, folder: Path) -> None:
-    """A few held-out rows, evenly spread, and the whole model's answers to them."""
+    """A few held-out rows and the whole model's answers to them: evenly spread over those in which it finds something, as
+    far as there are any, since an answer of zeros equals that of many a wrong model."""
     rows = study.data.held_out
-    step = max(1, len(rows) // GOLDEN_ROWS)
-    chosen = range(0, len(rows), step)[:GOLDEN_ROWS]
+    order = sorted(range(len(rows)), key=lambda index: study.found_in(index) == 0.0)
+    telling = sum(study.found_in(index) > 0.0 for index in order)
+    among = order[: max(telling, min(GOLDEN_ROWS, len(order)))]
+    chosen = among[:: max(1, len(among) // GOLDEN_ROWS)][:GOLDEN_ROWS]
     arrays: dict[str, Array] = {}
 
     def put(side: str, number: int, specs: tuple[str, ...], tensors: Tensors) -> None:

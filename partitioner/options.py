@@ -12,6 +12,11 @@ from pathlib import Path
 
 from shared.errors import UserError
 
+MAX_SLOWDOWN = 1000.0
+MAX_THREADS = 256
+MAX_NAME = 128
+"""As in the settings of an edge or a node, and in a message."""
+
 _NUMBER = r"(\d+(?:\.\d+)?)"
 _DURATION = re.compile(rf"^{_NUMBER}\s*(ns|us|ms|s)$")
 _RATE = re.compile(rf"^{_NUMBER}\s*(kbit|mbit|gbit)$")
@@ -95,17 +100,22 @@ def parse_link(text: str) -> LinkGuess:
 def check_options(options: PlanOptions) -> None:
     """Refuse values that no plan can be made for, each by name. Raises `UserError`."""
     if not options.model.is_file():
-        raise UserError(f"model {options.model}: no such file")
-    if options.edge_slowdown < 1.0:
-        raise UserError(f"edge slowdown {options.edge_slowdown:g}: expected 1 or more")
+        what = "not a file; an ONNX model was expected" if options.model.exists() else "no such file"
+        raise UserError(f"model {options.model}: {what}")
+    if not 1.0 <= options.edge_slowdown <= MAX_SLOWDOWN:
+        raise UserError(f"edge slowdown {options.edge_slowdown:g}: expected 1 to {MAX_SLOWDOWN:g}")
     if not 0.1 <= options.cadence_hz <= 1000.0:
         raise UserError(f"cadence {options.cadence_hz:g} Hz: expected 0.1 to 1000")
     if not 0.0 <= options.min_agreement <= 1.0:
         raise UserError(f"least agreement {options.min_agreement:g}: expected 0 to 1")
-    if options.threads < 1:
-        raise UserError(f"threads {options.threads}: expected 1 or more")
+    if not 1 <= options.threads <= MAX_THREADS:
+        raise UserError(f"threads {options.threads}: expected 1 to {MAX_THREADS}")
+    if options.seed < 0:
+        raise UserError(f"seed {options.seed}: expected 0 or more")
     for quality in options.jpeg_qualities:
         if not 1 <= quality <= 100:
             raise UserError(f"JPEG quality {quality}: expected 1 to 100")
     if options.out.suffix != ".plan" or not options.out.stem:
         raise UserError(f"output {options.out}: expected a path that ends in .plan")
+    if len(options.out.stem) > MAX_NAME:
+        raise UserError(f"output {options.out}: a plan's name has at most {MAX_NAME} characters")

@@ -81,7 +81,9 @@ def frames_nbytes(frames: Sequence[Buffer]) -> int:
 
 
 def join_rows(rows: Sequence[Tensors]) -> Tensors:
-    """Rows joined on the first axis."""
+    """Rows joined on the first axis. A single row is given back as it is, with what has no axis."""
+    if len(rows) == 1:
+        return rows[0]
     return tuple(np.concatenate(arrays) for arrays in zip(*rows, strict=True))
 
 

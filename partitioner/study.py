@@ -68,8 +68,11 @@ class Study:
     @property
     def found(self) -> int:
         """How much the held-out rows let the metric judge: detections for `detection`, else rows."""
-        outputs = self.model.outputs
-        return round(sum(evidence(self.metric, named(outputs, r)) for r in self.reference))
+        return round(sum(self.found_in(row) for row in range(len(self.reference))))
+
+    def found_in(self, row: int) -> float:
+        """How much one held-out row lets the metric judge."""
+        return evidence(self.metric, named(self.model.outputs, self.reference[row]))
 
     def agreement_of(self, answers: Sequence[Tensors]) -> float:
         """Agreement of some answers to the held-out rows with the whole model's."""

@@ -41,8 +41,8 @@ class TensorSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shape: tuple[int, ...]
 
     def at(self, rows: int) -> tuple[int, ...]:
-        """Shape with `rows` rows: the first axis multiplied. At one row it is `shape` itself, also for a scalar."""
-        if rows == 1:
+        """Shape with `rows` rows: the first axis multiplied. At one row it is `shape` itself; a scalar has no rows."""
+        if rows == 1 or not self.shape:
             return self.shape
         return (self.shape[0] * rows, *self.shape[1:])
 

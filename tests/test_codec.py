@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shared.errors import InvariantBroken, PeerError
-from shared.request import EXACT, Array, Fidelity
+from shared.request import EXACT, Array, Fidelity, TensorSpec
 from shared.wire import codec
 from shared.wire import messages as m
 from shared.wire.codec import (
@@ -315,3 +315,8 @@ def test_nested_lists_and_false_lengths_are_refused(prefix: bytes, opening: byte
     header = (prefix + opening * m.MAX_HEADER)[: m.MAX_HEADER]
     with pytest.raises(PeerError):
         decode_edge([header])
+
+
+def test_a_scalar_of_a_plan_is_the_same_at_any_number_of_rows() -> None:
+    rate = TensorSpec("rate", "int64", ())
+    assert m.tensor_table([rate], 2) == ((m.Tensor("int64", ()),),) * 3

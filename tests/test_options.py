@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,12 @@ def test_options_are_refused_by_name(tmp_path: Path) -> None:
     cases: list[tuple[PlanOptions, str]] = [
         (PlanOptions(tmp_path / "none.onnx", out), "no such file"),
         (PlanOptions(model, out, edge_slowdown=0.5), "edge slowdown"),
+        (PlanOptions(tmp_path, out), "not a file"),
+        (PlanOptions(model, out, edge_slowdown=math.nan), "edge slowdown"),
+        (PlanOptions(model, out, edge_slowdown=math.inf), "edge slowdown"),
+        (PlanOptions(model, out, threads=100_000), "threads"),
+        (PlanOptions(model, out, seed=-1), "seed"),
+        (PlanOptions(model, tmp_path / f"{'m' * 129}.plan"), "128 characters"),
         (PlanOptions(model, out, cadence_hz=0.0), "cadence"),
         (PlanOptions(model, out, min_agreement=1.5), "least agreement"),
         (PlanOptions(model, out, threads=0), "threads"),

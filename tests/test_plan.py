@@ -167,6 +167,57 @@ def test_golden_vectors_are_the_whole_models_answers(forced: Made) -> None:
     assert (forced.path / GOLDEN_FILE).exists()
 
 
+def test_golden_vectors_are_of_rows_in_which_something_is_found(tmp_path: Path) -> None:
+    """Of 32 rows, six have a box that counts, and three of those are held out: they must be among the few."""
+    boxes = np.tile(np.array([0.1, 0.1, 0.5, 0.5], np.float32), (1, 1, 1))
+    graph = helper.make_graph(
+        [helper.make_node("Identity", ["s"], ["scores"]), helper.make_node("Add", ["z", "b"], ["boxes"])],
+        "found",
+        [
+            helper.make_tensor_value_info("s", TensorProto.FLOAT, [1, 1]),
+            helper.make_tensor_value_info("z", TensorProto.FLOAT, [1, 1, 4]),
+        ],
+        [
+            helper.make_tensor_value_info("scores", TensorProto.FLOAT, [1, 1]),
+            helper.make_tensor_value_info("boxes", TensorProto.FLOAT, [1, 1, 4]),
+        ],
+        [numpy_helper.from_array(boxes, "b")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, str(tmp_path / "found.onnx"))
+    scores = np.zeros((32, 1), np.float32)
+    scores[26:] = 0.9
+    np.savez(tmp_path / "rows.npz", s=scores, z=np.zeros((32, 1, 4), np.float32))
+    path = make_plan(
+        PlanOptions(
+            tmp_path / "found.onnx",
+            tmp_path / "found.plan",
+            calibration=tmp_path / "rows.npz",
+            cadence_hz=1000.0,
+            quick=True,
+        )
+    )
+    assert sum(float(one.outputs[0].max()) > 0.5 for one in load_bundle(path).golden()) == 3
+
+
+def test_a_model_with_a_scalar_input_is_planned(tmp_path: Path) -> None:
+    graph = helper.make_graph(
+        [helper.make_node("Mul", ["x", "rate"], ["y"])],
+        "scaled",
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4]),
+            helper.make_tensor_value_info("rate", TensorProto.FLOAT, []),
+        ],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, str(tmp_path / "scaled.onnx"))
+    path = make_plan(PlanOptions(tmp_path / "scaled.onnx", tmp_path / "scaled.plan", cadence_hz=1000.0, quick=True))
+    bundle = load_bundle(path)
+    assert [spec.shape for spec in bundle.plan.inputs] == [(1, 4), ()]
+    assert not bundle.plan.batchable
+
+
 def test_the_report_stands_alone_and_tells_all(forced: Made) -> None:
     text = (forced.path / REPORT_FILE).read_text()
     for words in ("r1 as int8", "input as jpeg90", "device: whole", contract_digest(forced.plan), "onnxruntime"):
