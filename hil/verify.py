@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from cloud.launches import LaunchCount
 from hil.asker import Asker
@@ -85,11 +86,11 @@ def main(
     plan: Annotated[Path, typer.Argument(help="The bundle, NAME.plan.")],
 ) -> None:
     """Prove a plan: head here, tail in a cloud node of its own, every cut and coding, every rung, against one process."""
-    console = Console()
+    console = Console(markup=False)  # names of tensors and files are not ours
     with console.status("starting a node and loading the plan") as status:
 
         def told(proof: Proof) -> None:
-            status.update(f"{proof.way} as {proof.coding}")
+            status.update(Text(f"{proof.way} as {proof.coding}" if proof.coding else proof.way))
 
         try:
             verdict = verify(plan, told)

@@ -42,7 +42,7 @@ def show(found: Inspection, console: Console) -> None:
     """Print an inspection as tables."""
     operators = ", ".join(f"{count} {name}" for name, count in list(found.operators.items())[:8])
     more = f", {len(found.operators) - 8} more kinds" if len(found.operators) > 8 else ""
-    console.print(f"[bold]{found.file}[/bold]", highlight=False)
+    console.print(found.file, style="bold", highlight=False, markup=False)
     console.print(
         f"{size(found.size_bytes)}, opset {found.opset}, file format {found.ir_version}, {found.parameters:,} parameters "
         f"({size(found.weight_bytes)})",

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shared.errors import UserError
+from shared.plan_rules import MAX_NAME
 
 MAX_SLOWDOWN = 1000.0
 MAX_THREADS = 256
-MAX_NAME = 128
-"""As in the settings of an edge or a node, and in a message."""
+"""The most that the settings of an edge or a node take."""
 
 _NUMBER = r"(\d+(?:\.\d+)?)"
 _DURATION = re.compile(rf"^{_NUMBER}\s*(ns|us|ms|s)$")

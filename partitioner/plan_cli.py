@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from partitioner.build import Made, make
 from partitioner.cost import Candidate, predict
@@ -79,12 +80,12 @@ def main(
         threads=threads,
         jpeg_qualities=tuple(jpeg_quality or (90,)),
     )
-    console = Console()
+    console = Console(markup=False)  # names of tensors and files are not ours
     with console.status("starting") as status:
 
         def progress(text: str) -> None:
             if console.is_terminal:
-                status.update(text)
+                status.update(Text(text))
             else:
                 console.print(text)
 

@@ -2,7 +2,7 @@
 
 The list of verbs is built from data (`shared.commands`), so `headtail --help` imports no verb; only the verb that runs is
 loaded, and its options are typer's. Each ending has one meaning: 0 done, 1 the verb says no, 2 the user's mistake (one
-line), 70 a bug of ours (with its story), 130 interrupted.
+line), 70 a bug of ours (with its story), 130 interrupted, by Ctrl-C or SIGTERM.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -32,6 +33,7 @@ def main() -> None:
     """Entry point of the installed script; ends the process with the status of the verb."""
     arguments = sys.argv[1:]
     with endings():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that a verb cleans up; services have their own
         if chosen(arguments):
             check_installation()
         run(arguments, commands(entry_points(group=GROUP)))

@@ -17,6 +17,9 @@ from shared.plan import Coding, Cut, Plan, Profile, Program
 from shared.request import TensorSpec
 from shared.wire.messages import MAX_TENSORS
 
+MAX_NAME = 128
+"""Characters of a plan's name, which every request carries."""
+
 MAX_TENSOR_BYTES = 1 << 31
 """The most bytes of one tensor of one row: what ONNX itself can hold."""
 
@@ -31,6 +34,8 @@ def plan_faults(plan: Plan) -> Iterator[str]:
         return
     if plan.max_batch < 1 or (plan.max_batch > 1 and not plan.batchable):
         yield f"max_batch: {plan.max_batch} does not fit batchable={plan.batchable}"
+    if not 0 < len(plan.name) <= MAX_NAME:
+        yield f"name: {len(plan.name)} characters, a plan's has 1 to {MAX_NAME}"
     yield from _repeated("cuts", (cut.name for cut in plan.cuts))
     yield from _repeated("programs", (program.name for program in plan.programs))
     for cut in plan.cuts:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -294,3 +297,31 @@ def test_the_command_ends_with_the_table_and_the_sentence(place: Path) -> None:
     assert "r2 as int8" in result.output
     assert "forced to r2" in result.output
     assert load_bundle(place / "cli.plan").plan.name == "cli"
+
+
+def test_names_that_look_like_markup_are_shown_as_they_are(place: Path) -> None:
+    import typer
+
+    from partitioner.plan_cli import main
+
+    app = typer.Typer()
+    app.command()(main)
+    out = place / "a[" / "x]b.plan"
+    arguments = ["--shape", f"1,3,{SIDE},{SIDE}", "--cadence", "1000", "--quick", "-o", str(out)]
+    result = CliRunner().invoke(app, [str(place / "small.onnx"), *arguments], env={"COLUMNS": "500"})
+    assert result.exit_code == 0, result.output
+    assert "a[/x]b.plan: " in result.output
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_plan_that_is_ended_in_the_middle_leaves_nothing(place: Path, tmp_path: Path, number: signal.Signals) -> None:
+    command = [sys.executable, "-c", "from shared.cli import main; main()", "plan", str(place / "small.onnx")]
+    arguments = ["--shape", f"1,3,{SIDE},{SIDE}", "--cadence", "1", "-o", str(tmp_path / "ended.plan")]
+    with subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert any("timing the whole model" in line for line in process.stdout)
+        assert len(list(tmp_path.iterdir())) == 1
+        process.send_signal(number)
+        process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert list(tmp_path.iterdir()) == []
