@@ -115,8 +115,10 @@ def _workshop(out: Path) -> Generator[Path]:
         raise UserError(f"output {out}: cannot be written ({error.strerror})") from None
     try:
         yield folder
+    except PermissionError:
+        raise  # of something that was to be read: it names itself
     except OSError as error:
-        raise UserError(f"output {out}: cannot be written ({error})") from error
+        raise UserError(f"output {out}: cannot be written ({error.strerror or error})") from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

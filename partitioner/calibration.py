@@ -94,9 +94,7 @@ def divide(
     """
     known = len(sources)
     if known < 2:
-        raise UserError(
-            f"calibration: {sources.label} holds {known} of at least 2 that are needed (to fit and to judge by)"
-        )
+        raise UserError(f"calibration: {sources.label}, and at least 2 are needed, one to fit to and one to judge by")
     order = sorted(range(known), key=lambda index: (-evidence[index], index))
     sides = (order[1::2], order[0::2])
     sets: list[tuple[Row, ...]] = []

@@ -33,6 +33,7 @@ table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.86re
 th,td{padding:.2rem .6rem;text-align:right;border-bottom:1px solid #e6ecef}th:first-child,td:first-child{text-align:left}
 th{background:#f3f6f8}tr.best{background:#dff3e4}tr.kept{background:#eef6fb}td.late{color:#a33}
 .bar{display:flex;height:.7rem;width:18rem}.bar i{display:block;height:100%}.note{color:#566}
+table.facts td{text-align:left}table.facts th{text-align:left}
 p.chosen{font-size:1.05rem;background:#dff3e4;padding:.7rem 1rem;border-left:4px solid #2e8b57}
 """
 COLOURS = (("device", "#c76b29"), ("uplink", "#7aa6c2"), ("cloud", "#2f6690"), ("downlink", "#b8cfdc"))
@@ -93,7 +94,7 @@ def _conditions(findings: Findings) -> str:
         ("forced cuts", ", ".join(options.force_cuts) or "none"),
     ]
     notes = "".join(f'<p class="note">{_text(note)}</p>' for note in findings.weighing.notes)
-    return f"<h2>Conditions</h2>{_table(('condition', 'value'), rows)}{notes}"
+    return f"<h2>Conditions</h2>{_table(('condition', 'value'), rows, 'facts')}{notes}"
 
 
 def _candidates(findings: Findings) -> str:
@@ -122,7 +123,8 @@ def _candidates(findings: Findings) -> str:
     legend = ", ".join(f'<span style="color:{colour}">■</span> {name}' for name, colour in COLOURS)
     return (
         "<h2>All ways, best first</h2><p>On time by p99 first, then agreement, then time. Green is the choice, blue the "
-        "other routes of the plan; a red p99 is past the deadline. A way whose agreement is unknown would not have won with "
+        "other routes of the plan; a red p99 is past the deadline. Splits that are in nothing better than sending "
+        "the input come after the others. A way whose agreement is unknown would not have won with "
         f"full agreement, and was not measured. {legend}</p>"
         f"<table><tr>{''.join(f'<th>{h}</th>' for h in header)}</tr>{''.join(lines)}</table>"
     )
@@ -172,8 +174,8 @@ def _profile(profile: Profile) -> str:
         (f"cut {c.cut} as {c.coding}", f"{c.encode_us / 1000:.3f}", f"{c.decode_us / 1000:.3f}") for c in profile.codecs
     ]
     return (
-        f"<h2>Profile of the {profile.side}</h2><p>{_text(profile.device)}, {profile.provider}, {profile.threads} threads, "
-        f"times {profile.slowdown:g}, at {profile.cadence_hz:g} Hz.</p>"
+        f"<h2>Profile of the {profile.side}</h2><p>{_text(profile.device)}, {profile.provider}, threads: {profile.threads}, "
+        f"slowed {profile.slowdown:g} times, at {profile.cadence_hz:g} Hz.</p>"
         + _table(("program: segments", "rows", "p50 ms", "p99 ms"), rows)
         + "<br>"
         + _table(("coding", "encode ms", "decode ms"), codecs)
@@ -194,7 +196,7 @@ def _machine(findings: Findings) -> str:
         ("seed", str(findings.study.options.seed)),
         ("made in", f"{findings.seconds:.1f} s"),
     ]
-    return f"<h2>Machine and versions</h2>{_table(('what', 'value'), rows)}"
+    return f"<h2>Machine and versions</h2>{_table(('what', 'value'), rows, 'facts')}"
 
 
 def _bar(parts_us: Sequence[float], longest_us: float) -> str:
@@ -206,10 +208,10 @@ def _bar(parts_us: Sequence[float], longest_us: float) -> str:
     return f'<span class="bar">{"".join(pieces)}</span>'
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") -> str:
     head = "".join(f"<th>{_text(cell)}</th>" for cell in header)
     body = "".join(f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f"<table><tr>{head}</tr>{body}</table>"
+    return f'<table class="{kind}"><tr>{head}</tr>{body}</table>'
 
 
 def _text(value: str) -> str:

@@ -111,7 +111,8 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
 
 @contextmanager
 def endings() -> Generator[None, None, None]:
-    """Turn the errors of `shared.errors` and an interrupt into a message on stderr and `SystemExit`."""
+    """Turn the errors of `shared.errors`, a file that may not be touched and an interrupt into a message on stderr and
+    `SystemExit`."""
     try:
         yield
     except UserError as error:
@@ -119,6 +120,8 @@ def endings() -> Generator[None, None, None]:
     except InvariantBroken as error:
         traceback.print_exception(error)
         _end(BUG, f"a rule of headtail itself does not hold, which is a bug worth reporting: {error}")
+    except PermissionError as error:
+        _end(USAGE, f"{error.filename}: {error.strerror}")
     except HeadtailError as error:
         _end(NO, str(error))
     except KeyboardInterrupt:

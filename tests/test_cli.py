@@ -21,6 +21,7 @@ ABSENT = Command("fly", "Take off.", "no_such_module:fly", extra="wings", requir
 ENDINGS: dict[str, BaseException] = {
     "user": SettingsError("edge.toml: link.rtt_ms: is -1;\nexpected float >= 0.0"),
     "bug": InvariantBroken("rule 3: two answers"),
+    "permission": PermissionError(13, "Permission denied", "secret/m.onnx"),
     "peer": PeerError("frames", "expected 2, got 1"),
     "interrupt": KeyboardInterrupt(),
     "exit": typer.Exit(7),
@@ -85,6 +86,11 @@ def test_a_verb_whose_extra_is_missing_says_so(capsys: pytest.CaptureFixture[str
 def test_a_user_error_is_one_line_and_status_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert status_of("ride", "home", "--end", "user") == 2
     assert capsys.readouterr().err == "headtail: edge.toml: link.rtt_ms: is -1; expected float >= 0.0\n"
+
+
+def test_a_file_that_may_not_be_touched_is_one_line_and_status_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_of("ride", "home", "--end", "permission") == 2
+    assert capsys.readouterr().err == "headtail: secret/m.onnx: Permission denied\n"
 
 
 def test_a_bug_tells_its_story_and_has_status_70(capsys: pytest.CaptureFixture[str]) -> None:

@@ -255,3 +255,20 @@ def test_an_output_of_strings_is_refused_by_name() -> None:
     net.output("text", elem_type=TensorProto.STRING)
     with pytest.raises(ModelError, match="'text' is not a tensor of numbers"):
         net.normal()
+
+
+def test_a_model_without_inputs_is_refused() -> None:
+    net = Net()
+    net.add("Relu", [net.weight("w", 1, 4)], "y")
+    net.output("y")
+    with pytest.raises(ModelError, match="takes no input"):
+        net.normal()
+
+
+def test_a_model_that_only_hands_its_input_back_is_refused() -> None:
+    net = Net()
+    net.input("x", [1, 4])
+    net.add("Relu", ["x"], "unused")
+    net.output("x", [1, 4])
+    with pytest.raises(ModelError, match="no operator is needed for its outputs"):
+        net.normal()

@@ -17,7 +17,7 @@ import onnx
 from partitioner.graph import passes
 from partitioner.graph.batch import make_batchable
 from partitioner.graph.convert import fold, inline_functions, raise_opset
-from partitioner.graph.model import Model, as_read, value_info
+from partitioner.graph.model import Model, as_read, real_inputs, value_info
 from partitioner.graph.run import Session, Tensors, check_same, difference, open_session, run_session, sample_inputs
 from partitioner.graph.shapes import concrete_inputs, set_inputs
 from shared.errors import ModelError
@@ -50,7 +50,7 @@ def normalise(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> Model:
 
 
 def structured(model: Model) -> onnx.ModelProto:
-    """A copy with everything in order that needs no shapes."""
+    """A copy with everything in order that needs no shapes. Raises `ModelError` where nothing is left to run."""
     proto = onnx.ModelProto()
     proto.CopyFrom(model.proto)
     proto = inline_functions(proto)
@@ -63,6 +63,10 @@ def structured(model: Model) -> onnx.ModelProto:
     passes.drop_initializer_inputs(proto)
     passes.hold_constants(proto)
     passes.drop_useless(proto)
+    if not real_inputs(proto):
+        raise ModelError(f"{model.name}: it takes no input, so that there is nothing to ask of it")
+    if not proto.graph.node:
+        raise ModelError(f"{model.name}: no operator is needed for its outputs")
     return proto
 
 
