@@ -42,7 +42,7 @@ class PlanOptions:
 
     `rung_resolutions` empty means the default (two thirds and one half of the side), `lower_rungs` False none at all.
     `force_cuts` makes the named cuts the only routes. `quick` spends less time on timing. `metric` None lets the outputs
-    choose. `threads` is what a session may use.
+    choose. `threads` is what a session may use. `min_agreement`: what is less like the whole model than this is no answer.
     """
 
     model: Path
@@ -56,7 +56,7 @@ class PlanOptions:
     edge_slowdown: float = 1.0
     cadence_hz: float = 30.0
     metric: str | None = None
-    min_agreement: float = 0.0
+    min_agreement: float = 0.5
     rung_resolutions: tuple[int, ...] = ()
     lower_rungs: bool = True
     force_cuts: tuple[str, ...] = ()

@@ -44,7 +44,7 @@ def main(
     metric: Annotated[
         str | None, typer.Option(help="detection, top1, relative or exact; by default as the outputs suggest.")
     ] = None,
-    min_agreement: Annotated[float, typer.Option(help="The least agreement with the whole model, 0 to 1.")] = 0.0,
+    min_agreement: Annotated[float, typer.Option(help="The least agreement with the whole model, 0 to 1.")] = 0.5,
     rung_resolution: Annotated[
         list[int] | None, typer.Option(help="Height of a lower resolution for the ladder; may be repeated.")
     ] = None,
