@@ -2,6 +2,9 @@
 
 The bundle is made in a folder of its own beside its place and moved there only when it is complete and proven, so that a
 plan that exists is a plan that works. Segments are made only at cuts that a route uses.
+
+Several plans of one model that differ only in their places and forced cuts share one study: the model is read, run on the
+data, timed and judged once, and only what each bundle is made of is written, proven and profiled for each.
 """
 
 from __future__ import annotations
@@ -9,9 +12,9 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -27,7 +30,7 @@ from partitioner.report import Findings, render
 from partitioner.running import Tensors
 from partitioner.study import Progress, Study, begin
 from partitioner.verify_local import verify_local
-from partitioner.weigh import Weighing, weigh
+from partitioner.weigh import Weighing, begin_weighing, weigh
 from shared.bundle import check_place, digests, finish_bundle, write_manifest
 from shared.errors import ModelError, UserError
 from shared.plan import (
@@ -69,38 +72,63 @@ def make_plan(options: PlanOptions, progress: Progress = lambda _: None) -> Path
 
 def make(options: PlanOptions, progress: Progress = lambda _: None) -> Made:
     """As `make_plan`, with all that was found on the way."""
+    return make_all((options,), progress)[0]
+
+
+def make_all(wanted: Sequence[PlanOptions], progress: Progress = lambda _: None) -> tuple[Made, ...]:
+    """Bundles that differ only in `out` and `force_cuts`, made from one study, in the order wanted; the first one's time
+    has the study's in it. Each is published as soon as it is proven.
+
+    Raises `UserError` and its kinds, and `ValueError` where they differ in anything else.
+    """
     began = time.monotonic()
-    check_options(options)
-    check_place(options.out)
-    with _workshop(options.out) as folder:
-        study = begin(options, progress)
-        weighing = weigh(study, progress)
-        progress("writing the segments")
-        chains = _chains(study, weighing)
-        programs = write_programs(chains, folder)
-        plan = _plan(study, weighing, chains, programs, folder)
-        for fault in plan_faults(plan):
-            raise ModelError(f"{options.model}: the plan does not hold together: {fault}")
-        bundle = load_segments(folder, plan, options.threads)
-        progress("proving that head and tail equal the whole")
-        checks = verify_local(study, bundle)
-        progress("timing the segments at the stream's pace")
-        profiles = profile_bundle(
-            bundle,
-            study.data.held_out,
-            study.pace,
-            study.effort.profile_s,
-            options.edge_slowdown,
-            options.threads,
-        )
-        plan = msgspec.structs.replace(plan, profiles=profiles)
-        progress("writing the report")
-        _write_golden(study, folder)
-        (folder / PLAN_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(plan), indent=1))
-        findings = Findings(study, weighing, plan, tuple(checks), time.monotonic() - began)
-        (folder / REPORT_FILE).write_text(render(findings), encoding="utf-8")
-        write_manifest(folder)
-        finish_bundle(folder, options.out)
+    first = wanted[0]
+    if any(replace(options, out=first.out, force_cuts=first.force_cuts) != first for options in wanted):
+        raise ValueError("plans of one study may differ in nothing but their places and forced cuts")
+    for options in wanted:
+        check_options(options)
+        check_place(options.out)
+    with _workshop(first.out) as folder:
+        study = begin(first, progress)
+        begun = begin_weighing(study, progress)
+        made = [_make(study, weigh(study, begun, progress), folder, began, progress)]
+    for options in wanted[1:]:
+        began = time.monotonic()
+        with _workshop(options.out) as folder:
+            other = study.under(options)
+            made.append(_make(other, weigh(other, begun, progress), folder, began, progress))
+    return tuple(made)
+
+
+def _make(study: Study, weighing: Weighing, folder: Path, began: float, progress: Progress) -> Made:
+    """Write, prove, profile and publish one bundle."""
+    options = study.options
+    progress("writing the segments")
+    chains = _chains(study, weighing)
+    programs = write_programs(chains, folder)
+    plan = _plan(study, weighing, chains, programs, folder)
+    for fault in plan_faults(plan):
+        raise ModelError(f"{options.model}: the plan does not hold together: {fault}")
+    bundle = load_segments(folder, plan, options.threads)
+    progress("proving that head and tail equal the whole")
+    checks = verify_local(study, bundle)
+    progress("timing the segments at the stream's pace")
+    profiles = profile_bundle(
+        bundle,
+        study.data.held_out,
+        study.pace,
+        study.effort.profile_s,
+        options.edge_slowdown,
+        options.threads,
+    )
+    plan = msgspec.structs.replace(plan, profiles=profiles)
+    progress("writing the report")
+    _write_golden(study, folder)
+    (folder / PLAN_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(plan), indent=1))
+    findings = Findings(study, weighing, plan, tuple(checks), time.monotonic() - began)
+    (folder / REPORT_FILE).write_text(render(findings), encoding="utf-8")
+    write_manifest(folder)
+    finish_bundle(folder, options.out)
     return Made(options.out, plan, weighing, time.monotonic() - began)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from partitioner.agreement import agreement, check_metric, default_metric, evidence
 from partitioner.calibration import Calibration, divide, load_sources, probe_rows
@@ -55,6 +55,10 @@ class Study:
     metric: str
     reference: tuple[Tensors, ...]
 
+    def under(self, options: PlanOptions) -> Study:
+        """The same study for a plan that differs only in its place and its forced cuts."""
+        return replace(self, options=options, forced=_forced(options, self.model, self.cuts))
+
     @property
     def pace(self) -> Pace:
         """How often a job is run while it is timed."""
@@ -95,12 +99,16 @@ def begin(options: PlanOptions, progress: Progress) -> Study:
     check_metric(metric, outputs)
     progress("finding where it may be cut")
     cuts = tuple(find_cuts(model))
-    forced = tuple(cuts[0] if name == INPUT else cut_at(model, name) for name in dict.fromkeys(options.force_cuts))
+    forced = _forced(options, model, cuts)
     progress("reading the calibration data")
     whole = load_part(model, options.threads)
     data = _calibrate(options, effort, model, whole, metric)
     reference = tuple(whole(row) for row in data.held_out)
     return Study(options, effort, recipe, model, whole, cuts, forced, data, metric, reference)
+
+
+def _forced(options: PlanOptions, model: Model, cuts: Sequence[CandidateCut]) -> tuple[CandidateCut, ...]:
+    return tuple(cuts[0] if name == INPUT else cut_at(model, name) for name in dict.fromkeys(options.force_cuts))
 
 
 def _calibrate(options: PlanOptions, effort: Effort, model: Model, whole: Part, metric: str) -> Calibration:

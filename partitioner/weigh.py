@@ -43,17 +43,32 @@ class Weighing:
     notes: tuple[str, ...]
 
 
-def weigh(study: Study, progress: Progress) -> Weighing:
-    """Weigh all ways under the options' link, deadline and least agreement."""
-    options = study.options
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What every plan of one study shares: the table of all ways, which grows with each look, and notes for the report."""
+
+    table: Table
+    notes: tuple[str, ...]
+
+
+def begin_weighing(study: Study, progress: Progress) -> Begun:
+    """Make and judge the rungs, estimate the cuts, and time what every plan needs: whole model, rungs, input's codings."""
     lower, notes = _rungs(study, progress)
     progress(f"estimating {len(study.inner)} cuts")
     table = Table(study, tuple(lower), warm_up(study))
     progress("timing the whole model, the rungs and the input's codings at the stream's pace")
     table.start()
+    return Begun(table, tuple(notes))
+
+
+def weigh(study: Study, begun: Begun, progress: Progress) -> Weighing:
+    """Weigh all ways under the options' link, deadline and least agreement. What `begun` knows already is not measured
+    again; it may come from a study that differs in its place and its forced cuts."""
+    options, table = study.options, begun.table
     for cut in study.forced:
-        progress(f"cutting and timing at {cut.name}")
-        table.look(cut)
+        if cut.name not in table.loaded:
+            progress(f"cutting and timing at {cut.name}")
+            table.look(cut)
     if not study.forced:
         _look_at_winners(study, table, progress)
     candidates = table.candidates()
@@ -64,16 +79,16 @@ def weigh(study: Study, progress: Progress) -> Weighing:
     device = table.device()
     rungs = choose_rungs(device, options.min_agreement)
     dropped = [c.rung for c in device if c not in rungs]
-    notes += [f"rung {name} is left out: not faster than a better one, or of too little agreement" for name in dropped]
+    left_out = [f"rung {name} is left out: not faster than a better one, or of too little agreement" for name in dropped]
     return Weighing(
         candidates=tuple(candidates),
         best=best,
         routes=tuple(routes),
         rungs=tuple(rungs),
-        lower=tuple(rung for rung in lower if rung.name not in dropped),
-        loaded=table.loaded,
+        lower=tuple(rung for rung in table.lower if rung.name not in dropped),
+        loaded=dict(table.loaded),
         sentence=sentence,
-        notes=(*notes, *_doubts(study, table)),
+        notes=(*begun.notes, *left_out, *_doubts(study, table)),
     )
 
 

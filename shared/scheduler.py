@@ -1,13 +1,13 @@
 """When what runs where: the composition of queue, batcher, reserve, memory and latency that both sides own.
 
 The scheduler never acts. Its owner (`edge.broker`, `cloud.session`) submits jobs, reports how launches ended, and calls
-`schedule(now)` after each event: the result says what to launch and which jobs are given up. Two policies live here as
-plain functions, so that they can be read, tested and replaced in one place:
+`schedule(now)` after each event: the result says what to launch and which jobs are given up. The two policies:
 
-* `least_predicted_finish` picks where a request goes: `edge.balance` asks it among nodes (the idle executors of one process
-  are all alike);
-* `Scheduler.schedule` picks what goes next: the most important class first, earliest deadline first inside it, batched as
-  `shared.batcher` says, unless that would break a promise of the reserve.
+* `least_predicted_finish`, a plain function, picks where a request goes. `edge.balance` calls it with one offer for each way
+  through the cloud that is as good as the others (the same agreement, at different nodes); it is the policy that the
+  setting `balance` names. A policy that needs a memory gets it from `edge.balance`.
+* `Scheduler.schedule` picks what goes next on a process's executors: the most important class first, earliest deadline first
+  inside it, batched as `shared.batcher` says, unless that would break a promise of the reserve.
 
 It never waits while an executor is idle and there is work that can still be on time.
 """
@@ -40,8 +40,9 @@ class Offer(msgspec.Struct, frozen=True, gc=False):
 def least_predicted_finish(offers: Sequence[Offer]) -> Offer | None:
     """The policy for choosing among places: the one that is predicted to finish first; None where there is none.
 
-    Of equal ones the earlier in the sequence wins. A queue per place with round robin is worse in every published
-    comparison (one slow place then delays every n-th request), which is why the prediction decides.
+    Of equal ones the earlier in the sequence wins. Where published schedulers were simulated side by side (after Clockwork,
+    Nexus, Shepherd and Symphony), a queue for each device with round robin did worst of all: one slow place then delays
+    every n-th request.
     """
     return min(offers, key=lambda offer: offer.finish_ns, default=None)
 
@@ -84,8 +85,8 @@ class Scheduler:
         max_queued: int,
         in_place_ns: int = 0,
     ) -> None:
-        """`max_rows` is the largest launch by contract. `max_queued` bounds the waiting jobs. A launch that is predicted to
-        take up to `in_place_ns` is to be carried out by the loop itself."""
+        """`max_rows` is the largest launch by contract. `max_queued` bounds the waiting jobs. A launch that typically
+        takes up to `in_place_ns` is to be carried out by the loop itself."""
         self.latency = latency
         self._arena = arena
         self._max_rows = max_rows
@@ -224,7 +225,7 @@ class Scheduler:
             rows=tuple(j.row for j in batch),
             slot=-1 if lease is None else lease.slot,
             latest_ns=min(j.deadline_ns for j in batch) - typical,
-            in_place=pessimistic - now <= self._in_place_ns,
+            in_place=typical <= self._in_place_ns,
         )
         for job in batch:
             self._queue.remove(job.id)

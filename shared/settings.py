@@ -29,7 +29,7 @@ class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 class Execution(Group, frozen=True):
     """How segments run. `slowdown` makes this process stand for a device that many times slower: after each run the
-    executor waits (slowdown - 1) times the profiled time. 1 is off. `in_place_us`: a run that is predicted to take no longer
+    executor waits (slowdown - 1) times the profiled time. 1 is off. `in_place_us`: a run that typically takes no longer
     than this many microseconds is carried out by the loop's own thread, since waking another and being woken by it takes
     longer; 0 is never. A slowed process never does."""
 
@@ -37,7 +37,7 @@ class Execution(Group, frozen=True):
     threads: Few = 1
     executors: Few = 1
     slowdown: Annotated[float, Meta(ge=1.0, le=1000.0)] = 1.0
-    in_place_us: Annotated[float, Meta(ge=0.0, le=10_000.0)] = 150.0
+    in_place_us: Annotated[float, Meta(ge=0.0, le=10_000.0)] = 200.0
 
 
 class Batching(Group, frozen=True):

@@ -185,6 +185,25 @@ def test_a_forced_split_runs_its_tail_in_the_node() -> None:
     assert (0, 0, 1) in [(r.range.program, r.range.first, r.range.last) for r in pair.edge.launched]
 
 
+def test_of_two_nodes_the_one_that_is_predicted_to_finish_first_gets_the_requests() -> None:
+    pair = pair_of()
+    pair.ways["a"].one_way_ns = 2 * MS
+    pair.run(2000)
+    asked = []
+    for _ in range(10):
+        asked.append(pair.ask(make_input()))
+        pair.run(33)
+    assert [pair.answer(s).node for s in asked] == ["b"] * 10, "a is 2 ms further away than b"
+
+
+def test_a_node_that_is_loaded_is_passed_over_for_one_that_is_idle() -> None:
+    pair = pair_of()
+    pair.broker.nodes.by_name["a"].wait_ns = 3 * MS
+    sequence = pair.ask(make_input())
+    pair.run(20)
+    assert pair.answer(sequence).node == "b"
+
+
 def test_only_one_copy_of_a_request_is_ever_answered() -> None:
     pair = pair_of()
     sequences = []

@@ -64,7 +64,7 @@ def test_a_slow_place_is_never_chosen_while_a_faster_one_is_there() -> None:
         assert offer is not None
         busy_until[offer.place] = offer.finish_ns
         chosen.append(offer.place)
-    assert chosen == [0] * 20
+    assert chosen == [0] * 20, f"the place that takes 50 ms was chosen {chosen.count(1)} times"
 
 
 def test_of_equal_places_the_first_is_chosen_and_of_none_none() -> None:
@@ -161,7 +161,7 @@ def test_only_what_is_shorter_than_waking_a_thread_is_run_in_place_and_never_on_
         return s.schedule(0).runs[0].in_place
 
     assert in_place(0.05)
-    assert not in_place(0.2)
+    assert not in_place(0.3)
     assert not in_place(0.05, in_place_us=0.0)
     assert not in_place(0.05, slowdown=2.0)
 
