@@ -15,6 +15,7 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -90,14 +91,20 @@ def make_all(wanted: Sequence[PlanOptions], progress: Progress = lambda _: None)
         check_place(options.out)
     with _workshop(first.out) as folder:
         study = begin(first, progress)
+        others = [study.under(options) for options in wanted[1:]]
         begun = begin_weighing(study, progress)
         made = [_make(study, weigh(study, begun, progress), folder, began, progress)]
-    for options in wanted[1:]:
+    for other in others:
         began = time.monotonic()
-        with _workshop(options.out) as folder:
-            other = study.under(options)
-            made.append(_make(other, weigh(other, begun, progress), folder, began, progress))
+        out = other.options.out
+        with _workshop(out) as folder:
+            told = partial(_tell, progress, out.stem)
+            made.append(_make(other, weigh(other, begun, told), folder, began, told))
     return tuple(made)
+
+
+def _tell(progress: Progress, name: str, words: str) -> None:
+    progress(f"{name}: {words}")
 
 
 def _make(study: Study, weighing: Weighing, folder: Path, began: float, progress: Progress) -> Made:

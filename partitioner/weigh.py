@@ -79,7 +79,9 @@ def weigh(study: Study, begun: Begun, progress: Progress) -> Weighing:
     device = table.device()
     rungs = choose_rungs(device, options.min_agreement)
     dropped = [c.rung for c in device if c not in rungs]
-    left_out = [f"rung {name} is left out: not faster than a better one, or of too little agreement" for name in dropped]
+    left_out = [
+        f"rung {name} is left out: not faster than a better one, or of too little agreement" for name in dropped
+    ]
     return Weighing(
         candidates=tuple(candidates),
         best=best,

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 from typer.testing import CliRunner
 
-from partitioner.build import Made, make, make_plan
+from partitioner.build import Made, make, make_all, make_plan
 from partitioner.options import LinkGuess, PlanOptions
 from shared.bundle import load_bundle
 from shared.errors import ModelError, UserError
@@ -235,6 +235,31 @@ def test_a_second_plan_takes_the_place_of_the_first(place: Path) -> None:
     assert second == first.path
     assert load_bundle(second).plan.routes != first.plan.routes
     assert [p.name for p in place.iterdir() if p.name.startswith(".")] == []
+
+
+def test_plans_that_differ_in_their_cuts_share_one_study(place: Path) -> None:
+    told: list[str] = []
+    first = options(place, "first.plan", force_cuts=("r1",))
+    both = make_all((first, options(place, "second.plan", force_cuts=("r1", "r2"))), told.append)
+    assert [made.path for made in both] == [place / "first.plan", place / "second.plan"]
+    assert [{plan.cuts[route.cut].name for route in plan.routes} for plan in (made.plan for made in both)] == [
+        {"r1"},
+        {"r1", "r2"},
+    ]
+    assert [load_bundle(made.path).plan.name for made in both] == ["first", "second"]
+    once = ("normalising the model", "making and judging", "estimating", "timing the whole", "cutting and timing at r1")
+    for words in once:
+        assert sum(words in line for line in told) == 1, words
+    assert sum("proving that head and tail" in line for line in told) == 2
+    assert [made.weighing.loaded.keys() for made in both] == [{"input", "r1"}, {"input", "r1", "r2"}]
+
+
+def test_plans_that_differ_in_more_are_not_made_from_one_study(place: Path) -> None:
+    with pytest.raises(ValueError, match="one study"):
+        make_all((options(place, "one.plan"), options(place, "two.plan", seed=9)))
+    with pytest.raises(ModelError, match="r2"):
+        make_all((options(place, "one.plan"), options(place, "two.plan", force_cuts=("r22",))))
+    assert not (place / "one.plan").exists()
 
 
 def test_without_data_nothing_lossy_is_planned(place: Path) -> None:
