@@ -1,8 +1,9 @@
 """Which way one request takes through the cloud, if any.
 
 Candidates are the plan's routes times the nodes that are usable, each predicted end to end. The chance of being on time
-comes first: among those that are surely on time (margin included) the highest agreement wins; where none is sure, the one
-that is likely to be soonest. Among equals `shared.scheduler.least_predicted_finish` picks the node. A way through the cloud
+comes first: among those that are surely on time (margin included) the highest agreement wins, and of the nodes that can
+give it `shared.scheduler.LeastPredictedFinish` picks one; where none is sure, the way that is likely to be soonest is taken.
+A way through the cloud
 is taken only where it is better than what the device will do anyway: more agreement, or the same sooner.
 """
 
@@ -14,7 +15,7 @@ import msgspec
 
 from edge.nodes import Node
 from shared.plan import Route
-from shared.scheduler import Offer, least_predicted_finish
+from shared.scheduler import LeastPredictedFinish, Offer
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -45,14 +46,22 @@ class Insured(msgspec.Struct, frozen=True, gc=False):
 NOT_INSURED = Insured(-1.0, 2**63 - 1, False)
 
 
-def choose(candidates: Sequence[Candidate], insured: Insured, due_ns: int) -> Candidate | None:
+def choose(
+    candidates: Sequence[Candidate], insured: Insured, due_ns: int, policy: LeastPredictedFinish
+) -> Candidate | None:
     """The way to take, or None where the device alone is as good. `due_ns` is when the answer must be back."""
     useful = [c for c in candidates if _betters(c, insured)]
     sure = [c for c in useful if c.sure_ns <= due_ns]
-    if sure:
-        best = max(c.route.agreement for c in sure)
-        return soonest([c for c in sure if c.route.agreement == best])
-    return soonest([c for c in useful if c.typical_ns <= due_ns])
+    if not sure:
+        return soonest([c for c in useful if c.typical_ns <= due_ns])
+    best = max(c.route.agreement for c in sure)
+    at_node: dict[str, Candidate] = {}
+    for way in sure:
+        other = at_node.get(way.node.name)
+        if way.route.agreement == best and (other is None or way.typical_ns < other.typical_ns):
+            at_node[way.node.name] = way
+    offer = policy.pick([Offer(name, way.typical_ns) for name, way in at_node.items()])
+    return None if offer is None else at_node[offer.place]
 
 
 def _betters(candidate: Candidate, insured: Insured) -> bool:
@@ -74,6 +83,5 @@ def explore(candidates: Sequence[Candidate], insured: Insured, now: int, interva
 
 
 def soonest(candidates: Sequence[Candidate]) -> Candidate | None:
-    """The candidate that `least_predicted_finish` picks; None where there is none."""
-    offer = least_predicted_finish([Offer(i, c.typical_ns) for i, c in enumerate(candidates)])
-    return None if offer is None else candidates[offer.place]
+    """The candidate that is typically back first; None where there is none."""
+    return min(candidates, key=lambda c: c.typical_ns, default=None)

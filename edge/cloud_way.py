@@ -15,7 +15,7 @@ from shared.events import Send
 from shared.latency import Latency, WorkKey
 from shared.plan import Coding, Plan, Route, SegmentRange
 from shared.request import Answer, Array, Buffer
-from shared.scheduler import Scheduler
+from shared.scheduler import LeastPredictedFinish, Scheduler
 from shared.wire.messages import Infer, Reply, Tensor, tensor_table
 
 
@@ -39,6 +39,7 @@ class CloudWay:
         self._incarnation = incarnation
         self._scheduler = scheduler
         self._explore_ns = explore_ns
+        self._policy = LeastPredictedFinish()
         cloud = Latency.of(plans.items(), "cloud")
         self._facts = {
             contract: tuple(_facts(contract, plan, r, cloud) for r in plan.routes) for contract, plan in plans.items()
@@ -56,7 +57,7 @@ class CloudWay:
         facts = self._facts[open_.request.plan]
         candidates = [self._predict(open_, i, facts[i], node, now) for i in routes for node in nodes]
         due = open_.hold_until if insured.promised else open_.resolve_by
-        found = choose(candidates, insured, due)
+        found = choose(candidates, insured, due, self._policy)
         if found is not None or not candidates:
             return found, False
         if insured is NOT_INSURED:

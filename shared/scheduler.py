@@ -3,9 +3,8 @@
 The scheduler never acts. Its owner (`edge.broker`, `cloud.session`) submits jobs, reports how launches ended, and calls
 `schedule(now)` after each event: the result says what to launch and which jobs are given up. The two policies:
 
-* `least_predicted_finish`, a plain function, picks where a request goes. `edge.balance` calls it with one offer for each way
-  through the cloud that is as good as the others (the same agreement, at different nodes); it is the policy that the
-  setting `balance` names. A policy that needs a memory gets it from `edge.balance`.
+* `LeastPredictedFinish.pick` picks where a request goes. `edge.balance` asks it with one offer for each node that would give
+  an equally good answer surely on time; it is what the setting `balance` names.
 * `Scheduler.schedule` picks what goes next on a process's executors: the most important class first, earliest deadline first
   inside it, batched as `shared.batcher` says, unless that would break a promise of the reserve.
 
@@ -31,20 +30,23 @@ from shared.slots import Side, rows_bound, slot_plan
 
 
 class Offer(msgspec.Struct, frozen=True, gc=False):
-    """One place that could take a piece of work, and when it is predicted to have it done (nanoseconds, `now`'s clock)."""
+    """A place, by its name, that could take a piece of work, and when it is predicted to have it done (nanoseconds)."""
 
-    place: int
+    place: str
     finish_ns: int
 
 
-def least_predicted_finish(offers: Sequence[Offer]) -> Offer | None:
-    """The policy for choosing among places: the one that is predicted to finish first; None where there is none.
+class LeastPredictedFinish:
+    """The policy for choosing among places (nodes): the one that is predicted to finish first.
 
-    Of equal ones the earlier in the sequence wins. Where published schedulers were simulated side by side (after Clockwork,
-    Nexus, Shepherd and Symphony), a queue for each device with round robin did worst of all: one slow place then delays
-    every n-th request.
+    Where published schedulers were simulated side by side (after Clockwork, Nexus, Shepherd and Symphony), a queue for each
+    device with round robin did worst of all: one slow place then delays every n-th request. An edge has one policy for all
+    its requests, so that one with a memory could keep it here.
     """
-    return min(offers, key=lambda offer: offer.finish_ns, default=None)
+
+    def pick(self, offers: Sequence[Offer]) -> Offer | None:
+        """The offer to take, of equal ones the first; None where there is none."""
+        return min(offers, key=lambda offer: offer.finish_ns, default=None)
 
 
 class Launch(msgspec.Struct, frozen=True, gc=False):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from edge.balance import NOT_INSURED, Candidate, Insured, choose, explore
 from edge.nodes import MS, Node
 from shared.plan import Route
+from shared.scheduler import LeastPredictedFinish
 from shared.settings import Link
 
 A, B = Node("a", Link()), Node("b", Link())
@@ -24,32 +25,32 @@ def insured(agreement: float, finish_ms: float = 5.0, *, promised: bool = True) 
 
 def test_among_sure_ways_the_highest_agreement_wins_then_the_node_that_is_soonest() -> None:
     ways = [way(JPEG, A, 4), way(RAW, A, 8), way(RAW, B, 7)]
-    assert choose(ways, insured(0.9), DUE) is ways[2]
+    assert choose(ways, insured(0.9), DUE, LeastPredictedFinish()) is ways[2]
 
 
 def test_a_way_that_is_surely_on_time_is_taken_before_a_better_one_that_is_only_likely_to_be() -> None:
     ways = [way(RAW, A, 8, sure_ms=11), way(JPEG, B, 6, sure_ms=8)]
-    assert choose(ways, insured(0.9), DUE) is ways[1]
+    assert choose(ways, insured(0.9), DUE, LeastPredictedFinish()) is ways[1]
 
 
 def test_where_none_is_sure_the_soonest_is_taken() -> None:
     ways = [way(RAW, A, 8, sure_ms=11), way(JPEG, B, 8.5, sure_ms=12)]
-    assert choose(ways, insured(0.9), DUE) is ways[0]
+    assert choose(ways, insured(0.9), DUE, LeastPredictedFinish()) is ways[0]
 
 
 def test_a_way_that_is_late_already_in_the_typical_case_is_not_taken() -> None:
-    assert choose([way(RAW, A, 9.1)], insured(0.9), DUE) is None
+    assert choose([way(RAW, A, 9.1)], insured(0.9), DUE, LeastPredictedFinish()) is None
 
 
 def test_the_cloud_is_not_asked_for_what_the_device_does_as_well_and_sooner() -> None:
-    assert choose([way(RAW, A, 6)], insured(1.0, finish_ms=5), DUE) is None
-    assert choose([way(JPEG, A, 4)], insured(1.0, finish_ms=5), DUE) is None
-    assert choose([way(RAW, A, 4)], insured(1.0, finish_ms=5), DUE) is not None
+    assert choose([way(RAW, A, 6)], insured(1.0, finish_ms=5), DUE, LeastPredictedFinish()) is None
+    assert choose([way(JPEG, A, 4)], insured(1.0, finish_ms=5), DUE, LeastPredictedFinish()) is None
+    assert choose([way(RAW, A, 4)], insured(1.0, finish_ms=5), DUE, LeastPredictedFinish()) is not None
 
 
 def test_without_a_promise_any_way_is_worth_it() -> None:
-    assert choose([way(JPEG, A, 6)], insured(1.0, promised=False), DUE) is not None
-    assert choose([way(JPEG, A, 6)], NOT_INSURED, DUE) is not None
+    assert choose([way(JPEG, A, 6)], insured(1.0, promised=False), DUE, LeastPredictedFinish()) is not None
+    assert choose([way(JPEG, A, 6)], NOT_INSURED, DUE, LeastPredictedFinish()) is not None
 
 
 def test_exploring_is_for_the_insured_and_once_in_an_interval_for_each_node() -> None:

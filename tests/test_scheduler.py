@@ -11,7 +11,7 @@ from shared.latency import WorkKey
 from shared.plan import RAW, SegmentRange
 from shared.queue import Job
 from shared.reserve import Promise
-from shared.scheduler import Offer, Scheduler, least_predicted_finish, scheduler_of
+from shared.scheduler import LeastPredictedFinish, Offer, Scheduler, scheduler_of
 from shared.settings import Batching, Execution, Scheduling
 
 MS = 1_000_000
@@ -50,26 +50,29 @@ def launched(s: Scheduler, now_ms: float = 0) -> list[list[int]]:
 # --- the policy for choosing among places ------------------------------------------------------------------------------
 
 
-def test_the_place_that_is_predicted_to_finish_first_is_chosen() -> None:
-    offers = [Offer(0, 9 * MS), Offer(1, 4 * MS), Offer(2, 6 * MS)]
-    assert least_predicted_finish(offers) == Offer(1, 4 * MS)
+def test_the_place_that_is_predicted_to_finish_first_is_chosen_every_time() -> None:
+    policy = LeastPredictedFinish()
+    offers = [Offer("a", 9 * MS), Offer("b", 4 * MS), Offer("c", 6 * MS)]
+    assert [policy.pick(offers) for _ in range(3)] == [Offer("b", 4 * MS)] * 3
 
 
 def test_a_slow_place_is_never_chosen_while_a_faster_one_is_there() -> None:
+    policy = LeastPredictedFinish()
+    cost = {"fast": 1 * MS, "slow": 50 * MS}
+    busy_until = dict.fromkeys(cost, 0)
     chosen = []
-    busy_until = [0, 0]
     for arrival in range(0, 40 * MS, 2 * MS):
-        offers = [Offer(i, max(busy_until[i], arrival) + cost) for i, cost in enumerate((1 * MS, 50 * MS))]
-        offer = least_predicted_finish(offers)
+        offer = policy.pick([Offer(name, max(busy_until[name], arrival) + cost[name]) for name in cost])
         assert offer is not None
         busy_until[offer.place] = offer.finish_ns
         chosen.append(offer.place)
-    assert chosen == [0] * 20, f"the place that takes 50 ms was chosen {chosen.count(1)} times"
+    assert chosen == ["fast"] * 20, f"the place that takes 50 ms was chosen {chosen.count('slow')} times of 20"
 
 
 def test_of_equal_places_the_first_is_chosen_and_of_none_none() -> None:
-    assert least_predicted_finish([Offer(3, 5), Offer(1, 5)]) == Offer(3, 5)
-    assert least_predicted_finish([]) is None
+    policy = LeastPredictedFinish()
+    assert policy.pick([Offer("b", 5), Offer("a", 5)]) == Offer("b", 5)
+    assert policy.pick([]) is None
 
 
 # --- what goes next ----------------------------------------------------------------------------------------------------
