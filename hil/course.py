@@ -12,7 +12,7 @@ from edge.client import Client
 from hil.demo_settings import DemoSettings
 from hil.lateness import LatenessFigures
 from hil.ledger import Ledger, References
-from hil.phases import Phase, worth_repeating
+from hil.phases import Phase, repeats_to_keep, why_not_repeated
 from hil.plant import Plant
 from hil.player import Player, Switch
 from hil.results import PhaseResult, summarise
@@ -127,13 +127,14 @@ class Course:
             due_ms = split_ms if phase.forced else deadline_ms
             result = self._play(phase, due_ms, plant if number == 0 else None)
             seconds = [p.frames / self._settings.stream.rate_hz + BETWEEN_S for p in phases[number:]]
-            spare = int((ends_s - time.monotonic() - sum(seconds[1:])) / seconds[0])
-            if worth_repeating(result.machine_stalled, self._held(result, results), spare):
-                self._rig.restore(phase)
-                self._recover(phase, due_ms)
-                again = self._play(phase, due_ms, None)
-                result = msgspec.structs.replace(
-                    again, repeated=True, first_try=msgspec.structs.replace(result, timeline=())
+            if result.machine_stalled:
+                spare = int((ends_s - time.monotonic() - sum(seconds[1:])) / seconds[0])
+                kept = repeats_to_keep(self._held(result, results), phase.kind == "control", len(phases) - number - 1)
+                because = why_not_repeated(spare, kept)
+                result = (
+                    msgspec.structs.replace(result, not_repeated_because=because)
+                    if because
+                    else self._repeat(phase, due_ms, result)
                 )
             self._watch(phase, "done", result)
             results.append(result)
@@ -153,6 +154,12 @@ class Course:
         stalled = self._settings.noise.stalled(machine)
         entries = played.ledger.close(self._known)
         return summarise(phase, entries, deadline_ms, played.began_ns, played.faults, machine, stalled)
+
+    def _repeat(self, phase: Phase, deadline_ms: float, first: PhaseResult) -> PhaseResult:
+        self._rig.restore(phase)
+        self._recover(phase, deadline_ms)
+        again = self._play(phase, deadline_ms, None)
+        return msgspec.structs.replace(again, repeated=True, first_try=msgspec.structs.replace(first, timeline=()))
 
     def _held(self, result: PhaseResult, before: Sequence[PhaseResult]) -> bool:
         """Whether the phase held what can be judged before the demo is over."""

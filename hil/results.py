@@ -31,7 +31,8 @@ class PhaseResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `cloud_on_time_last_half` are shares of all frames (of the last half's frames) that the cloud answered on time.
     `p50_ms` and `p99_ms` are of answers, from the scheduled time. `machine_*` is what the monitor saw meanwhile.
     `machine_stalled`: the machine itself stood still too often. `repeated`: an earlier try at this phase was set aside for
-    that, and is `first_try`. `misses` counts misses by stage and refusals by reason.
+    that, and is `first_try`; `not_repeated_because` says why there was no second one where it stalled. `misses` counts
+    misses by stage and refusals by reason.
     """
 
     name: str
@@ -60,6 +61,7 @@ class PhaseResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     machine_lateness_max_ms: float
     machine_stalled: bool
     repeated: bool = False
+    not_repeated_because: str = ""
     first_try: PhaseResult | None = None
     wrong_because: tuple[str, ...] = ()
     faults: tuple[tuple[float, str], ...] = ()
@@ -69,6 +71,13 @@ class PhaseResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def on_time_share(self) -> float:
         """Frames answered on time, of all."""
         return self.on_time / self.frames if self.frames else 0.0
+
+    @property
+    def marks(self) -> str:
+        """What was unusual about it, in a word or two."""
+        if self.machine_stalled:
+            return "stalled twice" if self.repeated else "stalled"
+        return "repeated" if self.repeated else ""
 
     @property
     def adds_up(self) -> bool:

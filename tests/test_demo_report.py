@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 from tiny import make_bundle
 
@@ -97,7 +98,8 @@ def test_the_page_shows_every_phase_rule_plan_and_note(report: Report) -> None:
         "cloud-a killed",
         "it is the smallest",
         "a note with &lt;brackets&gt;",
-        "a rule is broken",
+        "4 rules are BROKEN",
+        "BROKEN</td>",
     ):
         assert words in html
     assert html.count("<svg") == len(PHASES) + 2
@@ -135,4 +137,44 @@ def test_without_a_terminal_each_phase_is_a_line(tmp_path: Path) -> None:
     for phase in PHASES:
         assert sum(line.startswith(f"{phase.title} ") for line in lines) == sum(p.title == phase.title for p in PHASES)
     assert not any("trial" in line for line in lines)
-    assert lines[-1] == "verdict: a rule is broken"
+    assert lines[-1] == "verdict: 4 rules are BROKEN"
+
+
+def test_the_columns_stand_below_each_other_in_a_file_and_what_was_not_repeated_is_told(tmp_path: Path) -> None:
+    first = replace(result(PHASES[2]), not_repeated_because="no time was left for it")
+    second = replace(result(PHASES[5]), repeated=True, lost=12, on_time=1234, frames=2000)
+    with (tmp_path / "said.txt").open("w") as file:
+        board = DemoBoard(Console(file=file, width=80), 0.0)
+        board.expect(PHASES)
+        for phase, one in ((PHASES[2], first), (PHASES[5], second)):
+            board.watch(phase, "done", one)
+        board.finish()
+        board.verdict(judge([replace(first, by_source={}, on_time=0), second]), {})
+    head, *rows, told = (tmp_path / "said.txt").read_text().splitlines()[:4]
+    for name in ("on time", "late", "missed", "lost", "p50 ms", "p99 ms", "machine p99 ms"):
+        end = head.index(f" {name} ") + 1 + len(name)
+        assert all(row[end - 1] != " " and row[end] == " " for row in rows), name
+    for name in ("answers by", "rung", "fidelity"):
+        at = head.index(f" {name}") + 1
+        assert all(row[at] != " " and row[at - 1] == " " for row in rows), name
+    assert ["stalled" in row for row in rows] == [True, False]
+    assert ["repeated" in row for row in rows] == [False, True]
+    assert told == f"the machine stalled and it was not repeated: {PHASES[2].title}: no time was left for it"
+
+
+def test_a_rule_that_was_not_judged_is_shown_as_that_on_screen_and_page(report: Report, tmp_path: Path) -> None:
+    shaken = [
+        replace(one, on_time=0, missed=one.frames, lost=0, late=0, machine_stalled=True, not_repeated_because="x < y")
+        if one.kind == "slow"
+        else replace(one, on_time=one.frames, missed=0, lost=0, late=0, cloud_on_time=1.0, cloud_on_time_last_half=1.0)
+        for one in report.phases
+    ]
+    verdict = judge(shaken)
+    html = page(replace(report, phases=tuple(shaken), verdict=verdict), [])
+    assert html.count(">not judged</td>") == verdict.not_judged == 1
+    assert "not repeated: x &lt; y" in html
+    with (tmp_path / "said.txt").open("w") as file:
+        DemoBoard(Console(file=file, width=80), 0.0).verdict(verdict, {})
+    lines = (tmp_path / "said.txt").read_text().splitlines()
+    assert sum(line.startswith("not judged ") and line.endswith("the machine stalled") for line in lines) == 1
+    assert lines[-1] == f"verdict: {verdict.words}"

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from hil.lateness import LatenessFigures
 from hil.ledger import Entry
-from hil.phases import LinkShape, demo_phases, worth_repeating
+from hil.phases import LinkShape, demo_phases, repeats_to_keep, why_not_repeated
 from hil.results import PhaseResult, summarise
-from hil.verdict import judge
+from hil.verdict import NOT_JUDGED, judge
 
 MS = 1_000_000
 PHASES = demo_phases(300, LinkShape(200, 2), LinkShape(20, 6))
@@ -44,6 +44,7 @@ def all_results() -> list[PhaseResult]:
 def broken(results: list[PhaseResult]) -> set[str]:
     verdict = judge(results)
     assert verdict.holds == all(rule.holds for rule in verdict.rules)
+    assert (verdict.not_judged, verdict.too_noisy) == (0, False)
     return {rule.phase for rule in verdict.rules if not rule.holds}
 
 
@@ -127,9 +128,81 @@ def test_no_phases_are_no_success() -> None:
     assert not judge([]).holds
 
 
-def test_only_a_stalled_machine_repeats_a_phase_and_only_while_time_allows() -> None:
-    assert not worth_repeating(stalled=False, held=False, spare_phases=5)
-    assert not worth_repeating(stalled=True, held=False, spare_phases=0)
-    assert worth_repeating(stalled=True, held=False, spare_phases=1)
-    assert not worth_repeating(stalled=True, held=True, spare_phases=1)
-    assert worth_repeating(stalled=True, held=True, spare_phases=2)
+def test_a_share_that_is_missed_while_the_machine_stalled_is_not_judged() -> None:
+    stalled = replace(result("good-link", 200, misses=90), machine_stalled=True)
+    verdict = judge(replaced("good-link", stalled))
+    assert [rule.phase for rule in verdict.rules if not rule.judged] == ["good-link", "good-link"]
+    assert {rule.word for rule in verdict.rules if rule.phase == "good-link"} == {NOT_JUDGED}
+    assert verdict.holds
+    assert verdict.not_judged == 2
+    assert verdict.words == "every judged rule holds; 2 rules were not judged: the machine stalled"
+    held = judge(replaced("good-link", replace(result("good-link", 300), machine_stalled=True)))
+    assert (held.not_judged, held.words) == (0, "every rule holds")
+
+
+@pytest.mark.parametrize("field", ["duplicated", "wrong", "lost"])
+def test_a_stall_excuses_no_lost_duplicated_or_wrong_answer_nor_does_a_repeat(field: str) -> None:
+    bad = replace(result("good-link", 300), machine_stalled=True, **{field: 1})
+    assert not judge(replaced("good-link", bad)).holds
+    repeated = replace(result("good-link", 300), repeated=True, first_try=bad)
+    verdict = judge(replaced("good-link", repeated))
+    assert not verdict.holds
+    assert verdict.words == "a rule is BROKEN"
+
+
+def test_a_stall_excuses_no_frame_without_outcome_and_no_answer_from_the_dead() -> None:
+    unsound = replace(result("good-link", 300), machine_stalled=True, on_time=299)
+    assert not judge(replaced("good-link", unsound)).holds
+    assert not judge(replaced("both-killed", replace(result("both-killed", cloud=1), machine_stalled=True))).holds
+
+
+def test_a_broken_rule_is_told_with_those_that_were_not_judged() -> None:
+    results = replaced("good-link", replace(result("good-link", 100), machine_stalled=True))
+    results[8] = result("forced-split", 10)
+    verdict = judge(results)
+    assert not verdict.holds
+    assert verdict.words == "a rule is BROKEN; 1 rule was not judged: the machine stalled"
+
+
+def test_a_machine_on_which_most_phases_cannot_be_judged_is_no_success() -> None:
+    def noisy(count: int) -> list[PhaseResult]:
+        names = [phase.name for phase in PHASES if phase.kind != "control"][:count]
+        shaken = {name: replace(result(name, misses=200), machine_stalled=True) for name in names}
+        return [shaken.get(one.name, one) for one in all_results()]
+
+    assert judge(noisy(3)).holds
+    verdict = judge(noisy(4))
+    assert not verdict.holds
+    assert verdict.too_noisy
+    assert verdict.words.startswith(
+        "this machine is too noisy to judge: it stalled in 4 of 7 phases; every judged rule"
+    )
+
+
+def test_a_control_in_which_the_machine_stalled_is_compared_with_as_measured_and_named() -> None:
+    results = replaced("slow-link", result("slow-link", misses=7))
+    results[4] = replace(result("control-between", misses=4), machine_stalled=True)
+    verdict = judge(results)
+    assert verdict.holds
+    assert [rule.phase for rule in verdict.rules if "control, in which the machine stalled," in rule.expected] == [
+        "good-link", "slow-link", "stalled-link", "one-node-killed", "both-killed", "nodes-back", "forced-split",
+    ]  # fmt: skip
+
+
+def test_marks_tell_a_stall_and_a_repeat() -> None:
+    one = result("good-link", 300)
+    marks = [replace(one, machine_stalled=a, repeated=b).marks for a in (False, True) for b in (False, True)]
+    assert marks == ["", "repeated", "stalled", "stalled twice"]
+
+
+def test_a_phase_that_broke_a_rule_goes_before_a_control_and_both_before_those_that_held() -> None:
+    assert [repeats_to_keep(held, control, 6) for held in (False, True) for control in (False, True)] == [0, 1, 6, 6]
+    assert repeats_to_keep(held=False, control=True, later_phases=0) == 0
+
+
+def test_a_phase_is_repeated_while_time_allows_it_and_those_it_leaves_room_for() -> None:
+    assert "no time" in why_not_repeated(spare_phases=0, kept_phases=0)
+    assert "no time" in why_not_repeated(spare_phases=-1, kept_phases=3)
+    assert "later phases" in why_not_repeated(spare_phases=2, kept_phases=2)
+    assert why_not_repeated(spare_phases=3, kept_phases=2) == ""
+    assert why_not_repeated(spare_phases=1, kept_phases=0) == ""
