@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterable
 
 import msgspec
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -42,9 +43,12 @@ class Board(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def table_of(board: Board) -> Table:
     """The table as rich draws it."""
-    table = Table(expand=False)
+    table = Table(expand=False, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for number, name in enumerate(COLUMNS):
-        table.add_column(name, justify="right" if number in NUMBERS else "left", overflow="fold")
+        if number in NUMBERS:
+            table.add_column(name, justify="right", min_width=len(max(name.split(), key=len)))
+        else:
+            table.add_column(name, overflow="fold")
     styles = {"waiting": "dim", "running": "bold", "done": None}
     for line in board.lines:
         table.add_row(line.title, *(line.cells or ("",) * (len(COLUMNS) - 1)), style=styles.get(line.state))

@@ -26,7 +26,7 @@ p { margin: 4px 0; max-width: 100ch; } small, .faint { color: #6b7280; }
 table { border-collapse: collapse; width: 100%; font-size: 12.5px; }
 th, td { text-align: right; padding: 3px 6px; border-bottom: 1px solid #e5e7eb; white-space: nowrap; }
 th { color: #6b7280; font-weight: 600; } .words { text-align: left; white-space: pre; } td.long { white-space: normal; }
-.figures table { font-size: 11.5px; } .figures th { white-space: normal; } .figures th, .figures td { padding: 3px 4px; }
+.figures table { font-size: 11.5px; } .figures th { white-space: normal; } .figures th, .figures td { padding: 3px 5px; }
 .yes { color: #15803d; font-weight: 600; } .no { color: #dc2626; font-weight: 600; } .open { color: #b45309; }
 ul { margin: 4px 0; padding-left: 20px; } code { font-size: 12px; overflow-wrap: anywhere; }
 """
@@ -76,7 +76,7 @@ def _panel(number: int, result: PhaseResult) -> str:
         marks.append("played a second time, as the machine had stalled")
     if result.machine_stalled:
         why = f", and it was not repeated: {result.not_repeated_because}" if result.not_repeated_because else ""
-        marks.append(f"the machine stalled{why}")
+        marks.append(f"the machine stalled{' again' if result.repeated else ''}{why}")
     return (
         f'<div class="card"><h3>{number}. {escape(result.title)}</h3><small>{escape(", ".join(marks))}</small>'
         f"{panel(result)}</div>"

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from rich.console import Console
 from tiny import make_bundle
 
 import hil.fetch
@@ -217,6 +218,15 @@ def test_the_table_has_a_row_for_every_phase() -> None:
     cells = ("3/3", "0", "0", "0", "5.0", "6.0", "0.1", "", "cloud 3", "whole 3", "exact 3")
     table = table_of(Board((Line("one", "done", cells), Line("two", "waiting"))))
     assert table.row_count == 2
+
+
+def test_on_a_narrow_terminal_numbers_stay_in_one_piece(tmp_path: Path) -> None:
+    cells = ("298/300", "10", "12", "0", "15.3", "20.0", "0.40", "stalled twice", "cloud 44", "whole 44", "exact 44")
+    with (tmp_path / "table.txt").open("w") as file:
+        Console(file=file, width=100).print(table_of(Board((Line("a phase with a long title", "done", cells),))))
+    text = (tmp_path / "table.txt").read_text()
+    for cell in cells[:7]:
+        assert f" {cell} " in text, cell
 
 
 def test_the_forced_split_gets_what_its_head_takes_in_addition(tmp_path: Path) -> None:
