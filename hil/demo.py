@@ -24,7 +24,7 @@ from hil.fetch import CENTERFACE, cache_folder, cached, check_given, fetch
 from hil.frames import Frame, make_frames
 from hil.ledger import References
 from hil.phases import demo_phases
-from hil.planning import Planned, likely_deadline_ms, make_plans, split_deadline_ms
+from hil.planning import Planned, likely_deadline_ms, make_plans, remarks_on, split_deadline_ms
 from hil.plant import Plant
 from hil.references import SingleProcess, only, references, telling_frames
 from hil.report import FORMAT, Report, environment, summary_of, write_json
@@ -136,7 +136,7 @@ def play(show: Show, board: DemoBoard) -> Report:
             deadline = course.find_deadline()
             split_ms = split_deadline_ms(show.forced.bundle.plan, deadline.ms, deadline.local_ms)
             board.say(f"{deadline.why} The forced split is asked for at {split_ms:g} ms.")
-            remarks = _remarks(show, deadline.ms)
+            remarks = remarks_on(show.main.bundle.plan, deadline.ms, show.planned_ms)
             for remark in remarks:
                 board.say(remark)
             warmed = course.warm(max(split_ms, deadline.ms), show.warm_s)
@@ -182,21 +182,6 @@ def draw_rungs(planned: Planned, image: Frame, folder: Path) -> list[tuple[str, 
         draw(image.pixels, outputs, rung.name, path)
         pictures.append((f"{rung.name}, agreement {rung.agreement:.3f}", path))
     return pictures
-
-
-def _remarks(show: Show, deadline_ms: float) -> list[str]:
-    """What a reader ought to know of this machine's figures."""
-    remarks: list[str] = []
-    if deadline_ms != show.planned_ms:
-        remarks.append(f"The plans were made for {show.planned_ms:g} ms, before the control had been measured.")
-    profile = show.main.bundle.plan.profile("edge")
-    whole = profile.time(0, 0, len(show.main.bundle.plan.programs[0].segments)) if profile else None
-    if whole is not None and whole.p99_us / 1e3 < deadline_ms:
-        remarks.append(
-            f"The slowed device can run the whole model by itself within {deadline_ms:g} ms (p99 {whole.p99_us / 1e3:.1f} "
-            "ms): the cloud saves it work, but makes no answer better. A larger device.slowdown shows more."
-        )
-    return remarks
 
 
 def _model(given: Path | None, board: DemoBoard) -> Path:

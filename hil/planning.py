@@ -128,3 +128,18 @@ def split_deadline_ms(plan: Plan, deadline_ms: float, local_ms: float) -> float:
     head, coding = profile.time(0, 0, route.cut), profile.codec_time(route.cut, route.coding)
     before_us = (head.p99_us if head else 0.0) + (coding.encode_us if coding else 0.0)
     return max(deadline_ms, float(math.ceil(local_ms + before_us / 1e3 + SPLIT_MARGIN_MS)))
+
+
+def remarks_on(plan: Plan, deadline_ms: float, planned_ms: float) -> list[str]:
+    """What a reader ought to know of the deadline that is used, where the plan was made for `planned_ms`, in sentences."""
+    remarks: list[str] = []
+    if deadline_ms != planned_ms:
+        remarks.append(f"The plans were made for {planned_ms:g} ms, before the control had been measured.")
+    profile = plan.profile("edge")
+    whole = profile.time(0, 0, len(plan.programs[0].segments)) if profile else None
+    if whole is not None and whole.p99_us / 1e3 < deadline_ms:
+        remarks.append(
+            f"The slowed device can run the whole model by itself within {deadline_ms:g} ms (p99 {whole.p99_us / 1e3:.1f} "
+            "ms): the cloud saves it work, but makes no answer better. A larger device.slowdown shows more."
+        )
+    return remarks

@@ -18,7 +18,7 @@ from hil.fetch import CENTERFACE, WheelFile, cache_folder, cached, check_given, 
 from hil.frames import make_frames
 from hil.ledger import TOLERANCE, Claim, difference
 from hil.live import Board, Line, table_of
-from hil.planning import first_with_room, split_deadline_ms
+from hil.planning import first_with_room, remarks_on, split_deadline_ms
 from hil.references import only, references, telling_frames
 from hil.services import Service, free_ports
 from hil.toml import to_toml
@@ -199,6 +199,19 @@ def test_the_first_deadline_with_room_is_taken_or_the_largest() -> None:
     assert first_with_room((10, 15, 20), 10) == 10
     assert first_with_room((20, 15, 10), 10.1) == 15
     assert first_with_room((10, 15, 20), 21) == 20
+
+
+def test_a_deadline_is_remarked_on_where_plans_were_made_for_another_or_the_device_needs_no_cloud(
+    tmp_path: Path,
+) -> None:
+    plan = load_bundle(make_bundle(tmp_path, microseconds=3000.0)).plan
+    profile = plan.profile("edge")
+    whole = profile.time(0, 0, len(plan.programs[0].segments)) if profile else None
+    assert whole is not None
+    short_ms, long_ms = whole.p99_us / 1e3 - 0.1, whole.p99_us / 1e3 + 0.1
+    assert remarks_on(plan, short_ms, short_ms) == []
+    assert [words.split(",")[0] for words in remarks_on(plan, short_ms, 20.0)] == ["The plans were made for 20 ms"]
+    assert ["by itself" in words for words in remarks_on(plan, long_ms, 20.0)] == [False, True]
 
 
 def test_detections_are_the_good_ones_without_those_inside_better_ones() -> None:
