@@ -4,7 +4,8 @@ The bundle is made in a folder of its own beside its place and moved there only 
 plan that exists is a plan that works. Segments are made only at cuts that a route uses.
 
 Several plans of one model that differ only in their places and forced cuts share one study: the model is read, run on the
-data, timed and judged once, and only what each bundle is made of is written, proven and profiled for each.
+data, timed and judged once, and only what each bundle is made of is written and proven for each. One that came out of the
+same files as one before it takes over that one's profile, too: two timings of one file would differ by noise alone.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from partitioner.cost import Candidate
 from partitioner.graph.split import Chain, split
 from partitioner.graph.weights import write_programs
 from partitioner.options import PlanOptions, check_options
-from partitioner.profile import load_segments, profile_bundle
+from partitioner.profile import known_profiles, load_segments, profile_bundle
 from partitioner.report import Findings, render
 from partitioner.running import Tensors
 from partitioner.study import Progress, Study, begin
@@ -93,13 +94,13 @@ def make_all(wanted: Sequence[PlanOptions], progress: Progress = lambda _: None)
         study = begin(first, progress)
         others = [study.under(options) for options in wanted[1:]]
         begun = begin_weighing(study, progress)
-        made = [_make(study, weigh(study, begun, progress), folder, began, progress)]
+        made = [_make(study, weigh(study, begun, progress), folder, began, progress, ())]
     for other in others:
         began = time.monotonic()
         out = other.options.out
         with _workshop(out) as folder:
             told = partial(_tell, progress, out.stem)
-            made.append(_make(other, weigh(other, begun, told), folder, began, told))
+            made.append(_make(other, weigh(other, begun, told), folder, began, told, [one.plan for one in made]))
     return tuple(made)
 
 
@@ -107,8 +108,10 @@ def _tell(progress: Progress, name: str, words: str) -> None:
     progress(f"{name}: {words}")
 
 
-def _make(study: Study, weighing: Weighing, folder: Path, began: float, progress: Progress) -> Made:
-    """Write, prove, profile and publish one bundle."""
+def _make(
+    study: Study, weighing: Weighing, folder: Path, began: float, progress: Progress, before: Sequence[Plan]
+) -> Made:
+    """Write, prove, profile and publish one bundle. `before` are plans of the same study that have been made."""
     options = study.options
     progress("writing the segments")
     chains = _chains(study, weighing)
@@ -119,15 +122,17 @@ def _make(study: Study, weighing: Weighing, folder: Path, began: float, progress
     bundle = load_segments(folder, plan, options.threads)
     progress("proving that head and tail equal the whole")
     checks = verify_local(study, bundle)
-    progress("timing the segments at the stream's pace")
-    profiles = profile_bundle(
-        bundle,
-        study.data.held_out,
-        study.pace,
-        study.effort.profile_s,
-        options.edge_slowdown,
-        options.threads,
-    )
+    profiles = next((known for one in before if (known := known_profiles(plan, one))), ())
+    if not profiles:
+        progress("timing the segments at the stream's pace")
+        profiles = profile_bundle(
+            bundle,
+            study.data.held_out,
+            study.pace,
+            study.effort.profile_s,
+            options.edge_slowdown,
+            options.threads,
+        )
     plan = msgspec.structs.replace(plan, profiles=profiles)
     progress("writing the report")
     _write_golden(study, folder)

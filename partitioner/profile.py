@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from partitioner.cost import Spread
 from partitioner.machine import device_name
 from partitioner.running import Part, Tensors, join_rows, load_file, run_chain
@@ -48,6 +50,23 @@ def load_segments(folder: Path, plan: Plan, threads: int) -> LoadedBundle:
         return tuple(load_file(folder / s.file, s.inputs, s.outputs, threads) for s in program.segments)
 
     return LoadedBundle(plan, tuple(load(program) for program in plan.programs))
+
+
+def known_profiles(plan: Plan, before: Plan) -> tuple[Profile, ...]:
+    """The profiles of a plan that was timed `before`, as far as this one needs them; none where they do not cover it: other
+    files, other cuts, or a coding that was not timed."""
+    if (plan.programs, plan.digests) != (before.programs, before.digests):
+        return ()
+    if [cut.name for cut in plan.cuts] != [cut.name for cut in before.cuts]:
+        return ()
+    wanted = [(index, coding) for index, cut in enumerate(plan.cuts) for coding in cut.codings]
+    if any(coding not in before.cuts[index].codings for index, coding in wanted):
+        return ()
+    names = {(index, coding.name) for index, coding in wanted}
+    return tuple(
+        msgspec.structs.replace(profile, codecs=tuple(c for c in profile.codecs if (c.cut, c.coding) in names))
+        for profile in before.profiles
+    )
 
 
 def profile_bundle(

@@ -254,6 +254,20 @@ def test_plans_that_differ_in_their_cuts_share_one_study(place: Path) -> None:
     assert [made.weighing.loaded.keys() for made in both] == [{"input", "r1"}, {"input", "r1", "r2"}]
 
 
+def test_a_plan_of_the_same_files_takes_over_the_profile_and_no_other_does(place: Path) -> None:
+    told: list[str] = []
+    wanted = [("a.plan", ("input", "r1")), ("b.plan", ("r1",)), ("c.plan", ("r2",))]
+    a, b, c = make_all([options(place, name, force_cuts=cuts) for name, cuts in wanted], told.append)
+    assert sum("timing the segments" in line for line in told) == 2
+    for one, other in zip(a.plan.profiles, b.plan.profiles, strict=True):
+        assert one.ranges == other.ranges
+        assert {(1, "raw"), (1, "int8")} <= {(codec.cut, codec.coding) for codec in other.codecs}
+    for made in (b, c):
+        wanted_codecs = {(index, k.name) for index, cut in enumerate(made.plan.cuts) for k in cut.codings}
+        assert {(codec.cut, codec.coding) for codec in made.plan.profiles[0].codecs} == wanted_codecs
+    assert load_bundle(b.path).plan.profiles == b.plan.profiles
+
+
 def test_plans_that_differ_in_more_are_not_made_from_one_study(place: Path) -> None:
     with pytest.raises(ValueError, match="one study"):
         make_all((options(place, "one.plan"), options(place, "two.plan", seed=9)))
