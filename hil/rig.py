@@ -59,10 +59,12 @@ class Rig:
         return f"ipc://{self._sockets}/{agent}"
 
     def wait_ready(self) -> None:
-        """Block until every process serves. Raises `HeadtailError` where one ends instead, or takes too long."""
+        """Block until every process that was not killed on purpose serves.
+
+        Raises `HeadtailError` where one ends instead, or takes too long."""
         end = time.monotonic() + READY_S
         for service in self.services.values():
-            while not service.ready:
+            while service.wanted and not service.ready:
                 if time.monotonic() > end:
                     raise HeadtailError(
                         f"the process {service.name!r} was not ready after {READY_S:g} s: {service.log}"

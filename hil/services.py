@@ -43,6 +43,11 @@ class Service:
         """Whether its process is there."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def wanted(self) -> bool:
+        """Whether its process ought to be there: it was started, and neither killed nor ended since."""
+        return self._process is not None
+
     def start(self) -> None:
         """Start its process; does nothing where it runs."""
         if self.running:

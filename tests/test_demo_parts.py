@@ -13,13 +13,16 @@ from rich.console import Console
 from tiny import make_bundle
 
 import hil.fetch
+import hil.rig
 from hil.drawing import detections, draw
 from hil.fetch import CENTERFACE, WheelFile, cache_folder, cached, check_given, fetch
 from hil.frames import make_frames
 from hil.ledger import TOLERANCE, Claim, difference
 from hil.live import Board, Line, table_of
+from hil.phases import LinkShape, demo_phases
 from hil.planning import first_with_room, remarks_on, split_deadline_ms
 from hil.references import only, references, telling_frames
+from hil.rig import Rig
 from hil.services import Service, free_ports
 from hil.toml import to_toml
 from shared.bundle import load_bundle
@@ -186,6 +189,21 @@ def test_a_process_that_ends_by_itself_is_told_with_its_last_words(tmp_path: Pat
     with pytest.raises(HeadtailError, match=r"'lonely' ended with status 2.*no-such-verb"):
         service.check()
     assert not service.running
+
+
+def test_a_node_that_was_killed_on_purpose_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hil.rig, "READY_S", 0.0)
+    rig = Rig(tmp_path, [], 1.0, LinkShape(200, 2), 2.0)
+    node = rig.services["cloud-a"] = Service("cloud-a", "cloud", CloudSettings(), tmp_path)
+    phase = next(p for p in demo_phases(30, LinkShape(200, 2), LinkShape(20, 6)) if p.kind == "nodes-back")
+    rig.restore(msgspec.structs.replace(phase, faults=phase.faults[:1]))
+    rig.wait_ready()
+    node.start()
+    try:
+        with pytest.raises(HeadtailError, match="not ready"):
+            rig.wait_ready()
+    finally:
+        node.kill()
 
 
 def test_free_ports_are_all_different() -> None:
