@@ -17,6 +17,9 @@ from edge.nodes import Node
 from shared.plan import Route
 from shared.scheduler import LeastPredictedFinish, Offer
 
+BACK_OFF = 4
+"""How many times longer the pause between explorations of a node may become: a try costs bytes and disturbs the device."""
+
 
 class Candidate(msgspec.Struct, frozen=True):
     """One way through the cloud: a route of the plan (by index) at a node, and its prediction in nanoseconds.
@@ -72,13 +75,15 @@ def _betters(candidate: Candidate, insured: Insured) -> bool:
 
 def explore(candidates: Sequence[Candidate], insured: Insured, now: int, interval_ns: int) -> Candidate | None:
     """A way that is predicted too late, to be tried all the same, or None. Only where the device's own answer is promised
-    and would be bettered, and not more often than once in `interval_ns` for each node."""
+    and would be bettered, and for each node not more often than once in `interval_ns`, which doubles with each try that led
+    to nothing, up to `BACK_OFF` times."""
     if not insured.promised:
         return None
     due = [c for c in candidates if now >= c.node.explore_at and c.route.agreement > insured.agreement]
     picked = soonest(due)
     if picked is not None:
-        picked.node.explore_at = now + interval_ns
+        picked.node.explore_at = now + interval_ns * min(2**picked.node.explored, BACK_OFF)
+        picked.node.explored += 1
     return picked
 
 

@@ -69,6 +69,8 @@ class Node:
         self.offset = OffsetInterval()
         self.out: dict[tuple[int, int], Sent] = {}
         self.explore_at = 0
+        self.explored = 0
+        """Explorations since an answer was last on time."""
         self.was_lost = False
         self.hello_at = 0
         self.return_at = 0
@@ -96,6 +98,7 @@ class Node:
             self.estimate.finished(now - sent.typical_ns)
         if now <= sent.due_ns:
             self.explore_at = now
+            self.explored = 0
 
     def load(self, load: Load) -> None:
         """Take the state that rode on a reply."""

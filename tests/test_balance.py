@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edge.balance import NOT_INSURED, Candidate, Insured, choose, explore
-from edge.nodes import MS, Node
+from edge.nodes import MS, Node, Sent
 from shared.plan import Route
 from shared.scheduler import LeastPredictedFinish
 from shared.settings import Link
@@ -53,11 +53,20 @@ def test_without_a_promise_any_way_is_worth_it() -> None:
     assert choose([way(JPEG, A, 6)], NOT_INSURED, DUE, LeastPredictedFinish()) is not None
 
 
-def test_exploring_is_for_the_insured_and_once_in_an_interval_for_each_node() -> None:
+def test_exploring_is_for_the_insured_and_comes_with_growing_pauses() -> None:
     node = Node("x", Link())
     late = [way(RAW, node, 20)]
     assert explore(late, insured(0.9, promised=False), 0, 250 * MS) is None
     assert explore(late, insured(1.0), 0, 250 * MS) is None, "nothing would be bettered"
-    assert explore(late, insured(0.9), 1 * MS, 250 * MS) is late[0]
-    assert explore(late, insured(0.9), 200 * MS, 250 * MS) is None
-    assert explore(late, insured(0.9), 251 * MS, 250 * MS) is late[0]
+    tried = [at for at in range(0, 5000, 50) if explore(late, insured(0.9), at * MS, 250 * MS) is not None]
+    assert tried == [0, 250, 750, 1750, 2750, 3750, 4750]
+
+
+def test_an_answer_on_time_makes_the_next_exploration_possible_at_once() -> None:
+    node = Node("x", Link())
+    late = [way(RAW, node, 20)]
+    for at in (0, 250, 750):
+        assert explore(late, insured(0.9), at * MS, 250 * MS) is not None
+    node.answered(Sent(760 * MS, 770 * MS, 775 * MS, 1100, True), 1 * MS, 770 * MS)
+    assert explore(late, insured(0.9), 770 * MS, 250 * MS) is not None
+    assert explore(late, insured(0.9), 1020 * MS, 250 * MS) is not None
