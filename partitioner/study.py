@@ -36,7 +36,7 @@ class Effort:
 
 
 THOROUGH = Effort(2.0, 2.5, 16, 3, 3, 32, 96)
-QUICK = Effort(0.0, 0.0, 6, 2, 2, 16, 48)
+QUICK = Effort(0.0, 1.5, 6, 2, 2, 16, 48)
 
 
 @dataclass(frozen=True, slots=True)
