@@ -67,3 +67,12 @@ def test_the_examples_of_the_protocol_are_messages(example: str) -> None:
             continue
         taken += 1
     assert taken
+
+
+def test_no_document_holds_a_place_that_was_never_filled_and_every_link_leads_somewhere() -> None:
+    root = DOCS.parent
+    for page in (*root.glob("*.md"), *DOCS.glob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        assert "{{" not in text, page.name
+        targets = re.findall(r"\]\(([^)#:]+)\)", text)
+        assert [t for t in targets if not (page.parent / t).exists()] == [], page.name
