@@ -80,7 +80,8 @@ class Link(Group, frozen=True):
     `rate_mbit`, `rtt_ms`: the prior. `probe_interval_ms`; a link is stalled after `stall_ms` without an answer that was
     due, gone after `probe_losses` probes without answer. `return_pause_ms`: lower and upper end of the random pause
     before a lost node is used again. `explore_interval_ms`: how often a route that is predicted too late is tried all
-    the same, while insured; up to four times less often while that leads to nothing. `max_outstanding`: requests in flight to one node. `send_buffer_kb`: the socket's.
+    the same, while insured; up to four times less often while that leads to nothing. `max_outstanding`: requests in
+    flight to one node. `send_buffer_kb`: the socket's.
     """
 
     rate_mbit: Annotated[float, Meta(gt=0.0, le=1e6)] = 200.0
