@@ -188,8 +188,6 @@ class Broker:
 
     def _schedule(self, now: int, out: list[Action]) -> None:
         decision = self.scheduler.schedule(now)
-        for job in decision.expired:
-            self._job_lost(job.id, "the device had no time left", now, out)
         for run in decision.runs:
             for row in run.rows:
                 number, attempt = self._work.owner(row.job)
@@ -197,6 +195,8 @@ class Broker:
                 if open_ is not None and not attempt:
                     open_.rung_work = Work.RUNNING
             out.append(run)
+        for job in decision.expired:
+            self._job_lost(job.id, "the device had no time left", now, out)
 
     def _owner(self, job: int) -> tuple[Open | None, Attempt | None]:
         number, attempt = self._work.settle(job)
