@@ -29,14 +29,16 @@ PERIOD_NS = 1_000_000
 
 
 class Noise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """When the machine counts as having stalled: more than `share` of the wake-ups came later than `late_ms`."""
+    """When the machine counts as having stalled: more than `share` of the wake-ups came later than `late_ms`, or one of them
+    later than `worst_ms` (a single such stall takes the deadline of several frames)."""
 
     late_ms: Annotated[float, Meta(gt=0.0, le=1000.0)] = 2.0
     share: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.01
+    worst_ms: Annotated[float, Meta(gt=0.0, le=60_000.0)] = 10.0
 
     def stalled(self, figures: LatenessFigures) -> bool:
         """Whether these figures, taken with the same `late_ms`, show a stall of the machine."""
-        return figures.late_share > self.share
+        return figures.late_share > self.share or figures.max_ms > self.worst_ms
 
 
 class Monitor(LineChild):

@@ -62,7 +62,7 @@ class Phase(msgspec.Struct, frozen=True):
 
 def demo_phases(frames: int, good: LinkShape, slow: LinkShape) -> tuple[Phase, ...]:
     """The phases of the demo, in order, of `frames` frames each."""
-    early, late = round(0.1 * frames), round(0.9 * frames)
+    early, later, late = (round(share * frames) for share in (0.1, 0.25, 0.9))
     first, second = NODES
     return (
         Phase("control-before", "control", "control, no cloud", frames, agent="control"),
@@ -99,7 +99,7 @@ def demo_phases(frames: int, good: LinkShape, slow: LinkShape) -> tuple[Phase, .
             "nodes back",
             frames,
             link=good,
-            faults=(Fault(0, "start", first), Fault(early, "start", second)),
+            faults=(Fault(0, "start", first), Fault(later, "start", second)),
         ),
         Phase("forced-split", "split", "forced split", frames, forced=True, link=good),
         Phase("control-after", "control", "control, no cloud", frames, agent="control"),

@@ -29,7 +29,8 @@ def test_a_stall_counts_every_wake_up_that_it_swallowed() -> None:
     assert figures.count == 1000
     assert figures.late_share == 0.019
     assert Noise(late_ms=2, share=0.01).stalled(figures)
-    assert not Noise(late_ms=2, share=0.02).stalled(figures)
+    assert not Noise(late_ms=2, share=0.02, worst_ms=50).stalled(figures)
+    assert Noise(late_ms=2, share=0.02, worst_ms=10).stalled(figures), "one stall of 20 ms"
 
 
 def test_clearing_starts_anew() -> None:
