@@ -107,13 +107,14 @@ class Course:
         for choice in wanted.choices_ms:
             trial = self._control_trial(choice)
             local_ms = trial.p50_ms
-            shares.append(f"{trial.on_time_share:.1%} at {choice:g} ms")
-            if trial.on_time_share >= wanted.hold_share:
+            shares.append(f"{trial.on_time_share:.1%} at {choice:g} ms, p99 {trial.p99_ms:.1f}")
+            spare = trial.p99_ms <= choice * (1 - wanted.headroom)
+            if trial.on_time_share >= wanted.hold_share and spare:
                 held = f"is the smallest of {choices} ms that an agent without a cloud held"
-                why = f"{choice:g} ms {held} for {wanted.hold_share:.0%} of its frames ({', '.join(shares)})."
-                return Deadline(choice, local_ms, why)
+                room = f"for {wanted.hold_share:.0%} of its frames with {wanted.headroom:.0%} to spare"
+                return Deadline(choice, local_ms, f"{choice:g} ms {held} {room} ({'; '.join(shares)}).")
         last = wanted.choices_ms[-1]
-        why = f"None of {choices} ms was held without a cloud ({', '.join(shares)}); {last:g} ms is used."
+        why = f"None of {choices} ms was held without a cloud ({'; '.join(shares)}); {last:g} ms is used."
         return Deadline(last, local_ms, why)
 
     def play_all(

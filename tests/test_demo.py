@@ -29,7 +29,7 @@ from shared.request import Array
 FRAMES = 20
 SETTINGS = DemoSettings(
     stream=StreamGroup(frames=FRAMES, rate_hz=100.0, images=6, height=32, width=32),
-    deadline=DeadlineGroup(choices_ms=(200.0,), trial_frames=20, hold_share=0.0),
+    deadline=DeadlineGroup(choices_ms=(200.0,), trial_frames=20, hold_share=0.0, headroom=0.0),
     device=DeviceGroup(slowdown=1.0, rung_resolutions=(32,)),
     time=TimeGroup(budget_s=1.0),
 )
