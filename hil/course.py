@@ -107,7 +107,8 @@ class Course:
         for choice in wanted.choices_ms:
             trial = self._control_trial(choice)
             local_ms = trial.p50_ms
-            shares.append(f"{trial.on_time_share:.1%} at {choice:g} ms, p99 {trial.p99_ms:.1f}")
+            p99 = f", p99 {trial.p99_ms:.1f}" if trial.p99_ms else ""
+            shares.append(f"{trial.on_time_share:.1%} at {choice:g} ms{p99}")
             spare = trial.p99_ms <= choice * (1 - wanted.headroom)
             if trial.on_time_share >= wanted.hold_share and spare:
                 held = f"is the smallest of {choices} ms that an agent without a cloud held"
