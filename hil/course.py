@@ -109,10 +109,11 @@ class Course:
             local_ms = trial.p50_ms
             p99 = f", p99 {trial.p99_ms:.1f}" if trial.p99_ms else ""
             shares.append(f"{trial.on_time_share:.1%} at {choice:g} ms{p99}")
-            spare = trial.p99_ms <= choice * (1 - wanted.headroom)
+            spread = trial.p99_ms - trial.p50_ms
+            spare = trial.p99_ms + wanted.headroom * spread <= choice
             if trial.on_time_share >= wanted.hold_share and spare:
                 held = f"is the smallest of {choices} ms that an agent without a cloud held"
-                room = f"for {wanted.hold_share:.0%} of its frames with {wanted.headroom:.0%} to spare"
+                room = f"for {wanted.hold_share:.0%} of its frames with {wanted.headroom:g} times their spread to spare"
                 return Deadline(choice, local_ms, f"{choice:g} ms {held} {room} ({'; '.join(shares)}).")
         last = wanted.choices_ms[-1]
         why = f"None of {choices} ms was held without a cloud ({'; '.join(shares)}); {last:g} ms is used."

@@ -32,13 +32,13 @@ class StreamGroup(Group, frozen=True):
 
 class DeadlineGroup(Group, frozen=True):
     """How long an answer may take. The first of `choices_ms` that an agent without a cloud holds for `hold_share` of
-    `trial_frames` frames, with `headroom` (a share of the deadline) to spare at p99, is used; the last where none is. The
-    room is there because so few frames cannot show that a share as high as that holds. The forced split gets what its head
-    takes in addition."""
+    `trial_frames` frames, with `headroom` times their spread (from p50 to p99) to spare, is used; the last where none is.
+    The room is there because so few frames cannot show that a share as high as that holds. The forced split gets what its
+    head takes in addition."""
 
     choices_ms: Annotated[tuple[Milliseconds, ...], Meta(min_length=1)] = (10.0, 15.0, 20.0, 30.0)
     hold_share: Share = 0.99
-    headroom: Share = 0.1
+    headroom: Annotated[float, Meta(ge=0.0, le=100.0)] = 3.0
     trial_frames: Annotated[int, Meta(ge=20, le=100_000)] = 100
 
 

@@ -20,7 +20,7 @@ GOOD_CLOUD = 0.95
 ONE_KILLED_CLOUD = 0.90
 BACK_CLOUD = 0.90
 BELOW_CONTROL = 0.01
-SPLIT_CLOUD = 0.50
+SPLIT_WHOLE = 0.50
 MOST_NOT_JUDGED = 0.5
 """The largest share of the phases with rules that may go without judgement."""
 
@@ -101,7 +101,9 @@ def own_rules(result: PhaseResult) -> list[Rule]:
             _share_rule(result, "of the last half on time by the cloud", result.cloud_on_time_last_half, BACK_CLOUD)
         ]
     if result.kind == "split":
-        return [_share_rule(result, "on time by the cloud from the forced cut", cloud, SPLIT_CLOUD)]
+        whole = result.by_rung.get("whole", 0) / max(1, result.frames)
+        what = "by the whole model, from the forced cut or, where the device has the time, on the device"
+        return [_share_rule(result, what, whole, SPLIT_WHOLE)]
     if result.kind == "both-killed":
         edge, answers = result.by_source.get("edge", 0), sum(result.by_source.values())
         return [
