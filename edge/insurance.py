@@ -24,16 +24,19 @@ def rung_key(open_: Open, rung: Rung) -> WorkKey:
 def insure(scheduler: Scheduler, open_: Open, before_ns: int, now: int) -> tuple[Rung | None, Insured]:
     """The best rung that can be promised by `resolve_by`, after `before_ns` of the request's own other work.
 
-    Where none can be promised, the one that is soonest done is taken unpromised if it is likely to be in time: a request
-    that breaks nobody else's promise is tried, not refused.
+    A rung that has a cheaper one below it is promised only if it would be in time even as slow as it was at its worst of
+    late: there is no need to risk the answer for a better one. Where none can be promised, the one that is soonest done is
+    taken unpromised if it is likely to be in time: a request that breaks nobody else's promise is tried, not refused.
     """
     request = open_.request
     wait = scheduler.predicted_wait(now)
     likely: tuple[Rung, int] | None = None
+    cheapest = open_.plan.ladder[-1] if open_.plan.ladder else None
     for rung in open_.plan.ladder:
         key = rung_key(open_, rung)
         typical = scheduler.latency.typical(key, request.rows)
-        work = Promise(0, before_ns + scheduler.latency.pessimistic(key, request.rows), open_.resolve_by)
+        slow = scheduler.latency.pessimistic if rung is cheapest else scheduler.latency.worst
+        work = Promise(0, before_ns + slow(key, request.rows), open_.resolve_by)
         if scheduler.can_promise(now, (work,)):
             return rung, Insured(rung.agreement, now + wait + before_ns + typical, True)
         finish = now + wait + before_ns + typical

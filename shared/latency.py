@@ -142,6 +142,11 @@ class Latency:
         curve = self._curves.get(key) or self._curve(key)
         return int(curve.base(rows) * curve.high)
 
+    def worst(self, key: WorkKey, rows: int = 1) -> int:
+        """The longest time that a launch with `rows` rows took of late (or the profile's p99, before any ran)."""
+        curve = self._curves.get(key) or self._curve(key)
+        return int(curve.base(rows) * curve.sorted[-1])
+
     def observe(self, key: WorkKey, rows: int, elapsed_ns: int) -> None:
         """Learn from a launch that ended by itself."""
         curve = self._curve(key)
@@ -149,6 +154,7 @@ class Latency:
 
     def observe_aborted(self, key: WorkKey, rows: int, elapsed_ns: int) -> None:
         """Learn from a launch that was not over after `elapsed_ns`: a censored sample, kept where it says that the launch is
-        slower than thought. Without it a device that overruns every deadline would never be found out."""
+        slower than thought, and as a tenth more than was seen, since it was not over. Without it a device that overruns
+        every deadline would never be found out."""
         if elapsed_ns > self.typical(key, rows):
-            self.observe(key, rows, elapsed_ns)
+            self.observe(key, rows, elapsed_ns * 11 // 10)

@@ -401,3 +401,13 @@ def test_a_reply_to_another_incarnation_does_not_take_the_place_of_the_right_one
     pair.run(50)
     assert pair.answer(sequence).source == "cloud"
     assert pair.broker.counters["unknown-reply"] == 1
+
+
+def test_a_better_rung_is_not_risked_that_was_too_slow_a_moment_ago() -> None:
+    pair = pair_of(make_plan(edge_ms=(6.0, 4.0)), nodes=())
+    asked = []
+    for slow in (1.0, 1.2, 1.0, 1.0):
+        pair.edge.slow = slow
+        asked.append(pair.ask(make_input(), 14.5))
+        pair.run(50)
+    assert [pair.answer(s).rung for s in (asked[0], *asked[2:])] == ["whole", "small", "small"]
