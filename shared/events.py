@@ -62,6 +62,28 @@ class ClientGone(msgspec.Struct, frozen=True, gc=False):
     client: str
 
 
+class StreamOpened(msgspec.Struct, frozen=True, gc=False):
+    """A client announces a source of requests: one of `rows` rows every `period_ns`, each due `deadline_ns` after it was
+    scheduled, of class `priority`. Its frames come as `Arrived` with this `stream`. Answered by `Granted`, each time that
+    what is granted changes. Opening an open stream again replaces what was said of it. (edge)"""
+
+    client: str
+    stream: int
+    plan: str
+    rows: int
+    period_ns: int
+    deadline_ns: int
+    priority: int
+    latest_wins: bool
+
+
+class StreamClosed(msgspec.Struct, frozen=True, gc=False):
+    """No more frames of this stream will come; those that are open keep their outcomes. (edge)"""
+
+    client: str
+    stream: int
+
+
 class Received(msgspec.Struct, frozen=True, gc=False):
     """A well-formed message came in. On the edge `link` names the connection (`NODE/data`, `NODE/probe`), on a node the
     peer's routing id."""
@@ -125,6 +147,8 @@ Event = (
     Arrived
     | Withdrawn
     | ClientGone
+    | StreamOpened
+    | StreamClosed
     | Received
     | LinkUp
     | LinkDown
@@ -187,10 +211,20 @@ class Resolve(msgspec.Struct, frozen=True, gc=False):
     held: bool = False
 
 
+class Granted(msgspec.Struct, frozen=True, gc=False):
+    """What a stream is promised from now on: `rung` is the local answer that each of its frames can count on, empty where
+    none is promised (its frames are best effort), and `reason` says why then. (edge)"""
+
+    client: str
+    stream: int
+    rung: str
+    reason: str = ""
+
+
 class WakeAt(msgspec.Struct, frozen=True, gc=False):
     """Wake the machine with a `Tick` at this time. Each replaces the one before."""
 
     at_ns: int
 
 
-Action = Run | Abort | Send | Hold | Resolve | WakeAt
+Action = Run | Abort | Send | Hold | Resolve | Granted | WakeAt

@@ -29,6 +29,7 @@ from shared.wire.messages import (
     Bye,
     Cancel,
     ClientMessage,
+    CloseStream,
     EdgeMessage,
     Final,
     Hello,
@@ -36,11 +37,13 @@ from shared.wire.messages import (
     Message,
     ModelInfo,
     NodeMessage,
+    OpenStream,
     Probe,
     ProbeReply,
     Provisional,
     Refusal,
     Reply,
+    StreamState,
     Submit,
     Tensor,
     Welcome,
@@ -251,6 +254,16 @@ def _check_small(message: Message) -> None:
                 _check_model(info)
         case Withdraw():
             _check_numbers(message.sequence)
+        case OpenStream():
+            _check_numbers(message.stream, message.priority)
+            _check_rows(message.rows)
+            _check_spans(message.period_ns, message.deadline_ns)
+            _check_words(message.model)
+        case CloseStream():
+            _check_numbers(message.stream)
+        case StreamState():
+            _check_numbers(message.stream)
+            _check_words(message.rung, message.reason)
         case Final():
             _check_numbers(message.sequence)
             _check_words(message.reason)

@@ -201,6 +201,25 @@ class Withdraw(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="withdr
     sequence: int
 
 
+class OpenStream(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="open"):
+    """The client announces stream `stream`: requests of `rows` rows for `model` every `period_ns`, each due `deadline_ns` after
+    it was scheduled. Sent again after each attach. Answered by `StreamState`."""
+
+    stream: int
+    model: str
+    rows: int
+    period_ns: int
+    deadline_ns: int
+    priority: int
+    latest_wins: bool
+
+
+class CloseStream(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="close"):
+    """No more requests of this stream will come."""
+
+    stream: int
+
+
 class AnswerHeader(msgspec.Struct, frozen=True, gc=False):
     """An `Answer` without its tensors, which are the message's frames."""
 
@@ -232,10 +251,18 @@ class Final(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="final"):
     detail: str = ""
 
 
-ClientMessage = Attach | Submit | Withdraw | Bye
+class StreamState(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="stream"):
+    """What the stream is promised from now on: the local answer `rung` for each request, or none (empty), for `reason`."""
+
+    stream: int
+    rung: str
+    reason: str = ""
+
+
+ClientMessage = Attach | Submit | Withdraw | OpenStream | CloseStream | Bye
 """What a client may send to its agent."""
 
-AgentMessage = Attached | Provisional | Final | Bye
+AgentMessage = Attached | Provisional | Final | StreamState | Bye
 """What an agent may send to a client."""
 
 Message = EdgeMessage | NodeMessage | ClientMessage | AgentMessage
