@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Broken(Exception):  # noqa: N818 - it is a finding
+class Broken(Exception):
     """Check `check` (1 to 18, as numbered in `docs/testing.md`) is broken, as `story` tells in one line."""
 
     def __init__(self, check: int, story: str) -> None:

@@ -1,8 +1,8 @@
 """What looks on while a simulation runs: the interface between the world, which lets things happen, and the checks.
 
-The world calls a `Watch` at each step and knows nothing of what is checked; the checks see each event and action, and may look
-into the machines, and change nothing. `at` is the world's true time in nanoseconds; every `*_ns` inside an event or an action
-is of the clock of the host that it belongs to.
+The world calls a `Watch` at each step and knows nothing of what is checked; the checks see each event and action, may
+look into the machines, and change nothing. `at` is the world's true time in nanoseconds; every `*_ns` inside an event or an
+action is of the clock of the host that it belongs to.
 """
 
 from __future__ import annotations

@@ -202,8 +202,8 @@ class Withdraw(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="withdr
 
 
 class OpenStream(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="open"):
-    """The client announces stream `stream`: requests of `rows` rows for `model` every `period_ns`, each due `deadline_ns` after
-    it was scheduled. Sent again after each attach. Answered by `StreamState`."""
+    """The client announces stream `stream`: requests of `rows` rows for `model` every `period_ns`, each due `deadline_ns`
+    after it was scheduled. Sent again after each attach. Answered by `StreamState`."""
 
     stream: int
     model: str
