@@ -11,8 +11,13 @@ makes the answer late, the node drops a request only if even the other end says 
 
 from __future__ import annotations
 
-DRIFT_PPM = 200
-"""By how much two clocks may drift apart, in parts per million. Quartz is within 100 each."""
+DRIFT_PPM = 201
+"""By how much two clocks may drift apart, in parts per million. Quartz is within 100 each, which makes 200.02."""
+
+
+def _drift(span_ns: int) -> int:
+    """What the offset may have changed by in this time, rounded up: the interval is widened in many small steps."""
+    return -(-max(0, span_ns) * DRIFT_PPM // 1_000_000)
 
 
 class OffsetInterval:
@@ -26,7 +31,7 @@ class OffsetInterval:
         self._at = 0
 
     def _age(self, now: int) -> None:
-        widening = max(0, now - self._at) * DRIFT_PPM // 1_000_000
+        widening = _drift(now - self._at)
         self._at = max(self._at, now)
         if self._low is not None:
             self._low -= widening
@@ -44,10 +49,10 @@ class OffsetInterval:
             self._high = None
 
     def peer_received(self, sent_ns: int, received_ns: int, now: int) -> None:
-        """Our message left at `sent_ns` (ours) and came in at the peer at `received_ns` (its clock): offset is at most
-        `received_ns - sent_ns`."""
+        """Our message left at `sent_ns` (ours) and came in at the peer at `received_ns` (its clock): the offset was at most
+        `received_ns - sent_ns` then, which is no earlier than `sent_ns`, and may have grown since."""
         self._age(now)
-        bound = received_ns - sent_ns
+        bound = received_ns - sent_ns + _drift(now - sent_ns)
         if self._high is None or bound < self._high:
             self._high = bound
         if self._low is not None and self._low > self._high:

@@ -171,7 +171,7 @@ def test_the_interval_widens_with_age() -> None:
     interval.peer_sent(1000, 1000)
     interval.peer_received(1000, 1000, 1000)
     assert interval.bounds(1000) == (0, 0)
-    assert interval.bounds(1000 + 10**9) == (-200_000, 200_000)
+    assert interval.bounds(1000 + 10**9) == (-201_000, 201_000)
 
 
 # --- link --------------------------------------------------------------------------------------------------------------
