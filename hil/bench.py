@@ -30,11 +30,11 @@ from rich.table import Table
 from edge.client import Client
 from hil.bench_plans import write_identity
 from hil.echo import EchoClient
-from hil.lateness import LatenessFigures
 from hil.monitor import Monitor
 from hil.services import Service, free_ports, run_folder
 from hil.weight import add_weight
 from shared.errors import HeadtailError
+from shared.lateness import LatenessFigures
 from shared.request import Answer, Array
 from shared.settings import AgentGroup, CloudSettings, EdgeSettings, Link, NodeAddress, NodeGroup
 

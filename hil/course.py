@@ -10,7 +10,6 @@ import msgspec
 
 from edge.client import Client
 from hil.demo_settings import DemoSettings
-from hil.lateness import LatenessFigures
 from hil.ledger import Ledger, References
 from hil.phases import Phase, repeats_to_keep, why_not_repeated
 from hil.plant import Plant
@@ -20,6 +19,7 @@ from hil.rig import Rig
 from hil.tap import tapped_client
 from hil.verdict import BELOW_CONTROL, own_rules
 from shared.errors import HeadtailError
+from shared.lateness import LatenessFigures
 from shared.request import Answer, Array
 
 LOOK_FRAMES = 20

@@ -21,8 +21,8 @@ import msgspec
 from msgspec import Meta
 
 from hil.child import LineChild
-from hil.lateness import Lateness, LatenessFigures
 from hil.weight import add_weight
+from shared.lateness import Lateness, LatenessFigures
 from shared.timer import make_timer
 
 PERIOD_NS = 1_000_000
@@ -58,7 +58,7 @@ class Monitor(LineChild):
 
 def watch(commands: int, replies: int, late_ms: float) -> None:
     """Measure until the descriptor `commands` ends; answer each of its lines on `replies`."""
-    lateness = Lateness()
+    lateness = Lateness(round(late_ms * 1e6))
     poll = select.poll()
     poll.register(commands, select.POLLIN)
     timer = make_timer()
@@ -78,7 +78,7 @@ def watch(commands: int, replies: int, late_ms: float) -> None:
             if not asked:
                 return
             for _ in range(asked.count(b"\n")):
-                os.write(replies, msgspec.json.encode(lateness.figures(late_ms)) + b"\n")
+                os.write(replies, msgspec.json.encode(lateness.figures()) + b"\n")
                 lateness.clear()
 
 

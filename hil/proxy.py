@@ -23,10 +23,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from hil.lateness import Lateness
 from hil.proxy_control import Command, Reply, Report, Reshape, RouteAddress, RouteCounts, Routes, Stall
 from hil.shaping import Shape, Shaper
 from hil.weight import add_weight
+from shared.lateness import Lateness
 from shared.timer import make_timer
 
 GRAIN_NS = 200_000

@@ -8,9 +8,9 @@ from __future__ import annotations
 import msgspec
 
 from hil.child import LineChild
-from hil.lateness import LatenessFigures
 from hil.shaping import Shape
 from shared.errors import HeadtailError
+from shared.lateness import LatenessFigures
 
 
 class RouteAddress(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from hil.lateness import LatenessFigures
 from hil.ledger import Entry
 from hil.phases import Phase
+from shared.lateness import LatenessFigures
 
 
 class Point(msgspec.Struct, frozen=True, array_like=True):

@@ -15,7 +15,7 @@ from rich.console import Console
 from tiny import make_bundle
 
 from hil.demo_board import DemoBoard
-from hil.lateness import LatenessFigures
+from shared.lateness import LatenessFigures
 from hil.ledger import Entry
 from hil.phases import LinkShape, Phase, demo_phases
 from hil.report import FORMAT, Report, environment, summary_of, write_json

@@ -2,42 +2,15 @@
 
 from __future__ import annotations
 
-from hil.lateness import Lateness, LatenessFigures
 from hil.monitor import Monitor, Noise
-
-MS = 1_000_000
-
-
-def test_quantiles_are_those_of_the_samples_to_a_step() -> None:
-    lateness = Lateness()
-    for late_ms in range(1, 101):
-        lateness.add(late_ms * MS)
-    figures = lateness.figures(late_ms=90)
-    assert figures.count == 100
-    assert 50 <= figures.p50_ms < 50.02
-    assert 99 <= figures.p99_ms < 99.02
-    assert figures.max_ms == 100
-    assert figures.late_share == 0.11
+from shared.lateness import LatenessFigures
 
 
-def test_a_stall_counts_every_wake_up_that_it_swallowed() -> None:
-    lateness = Lateness()
-    for _ in range(980):
-        lateness.add_period(0, MS)
-    lateness.add_period(20 * MS, MS)
-    figures = lateness.figures(late_ms=2)
-    assert figures.count == 1000
-    assert figures.late_share == 0.019
+def test_a_machine_stalled_where_too_many_wake_ups_were_late_or_one_was_very_late() -> None:
+    figures = LatenessFigures(count=1000, late_share=0.019, max_ms=20.0)
     assert Noise(late_ms=2, share=0.01).stalled(figures)
     assert not Noise(late_ms=2, share=0.02, worst_ms=50).stalled(figures)
     assert Noise(late_ms=2, share=0.02, worst_ms=10).stalled(figures), "one stall of 20 ms"
-
-
-def test_clearing_starts_anew() -> None:
-    lateness = Lateness()
-    lateness.add(5 * MS)
-    lateness.clear()
-    assert lateness.figures() == LatenessFigures()
 
 
 def test_the_process_counts_wake_ups_and_ends_with_its_input() -> None:

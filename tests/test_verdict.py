@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from hil.lateness import LatenessFigures
+from shared.lateness import LatenessFigures
 from hil.ledger import Entry
 from hil.phases import LinkShape, demo_phases, repeats_to_keep, why_not_repeated
 from hil.results import PhaseResult, summarise
