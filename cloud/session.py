@@ -38,6 +38,7 @@ from shared.latency import WorkKey
 from shared.plan import Coding, Plan, SegmentRange
 from shared.queue import Job
 from shared.request import Array, Buffer, Stages
+from shared.running import Launch
 from shared.scheduler import scheduler_of
 from shared.settings import CloudSettings
 from shared.wire.codec import MAX_NUMBER
@@ -241,9 +242,20 @@ class Session:
 
     def _schedule(self, now: int, out: list[Action]) -> None:
         decision = self.scheduler.schedule(now)
+        while not decision.final:
+            for launch in decision.overdue:
+                self._overdue(launch, now, out)
+            decision = self.scheduler.schedule(now)
         for job in decision.expired:
             self._refuse_job(job.id, "expired", "it can no longer be done in time", now, out)
         out += decision.runs
+
+    def _overdue(self, launch: Launch, now: int, out: list[Action]) -> None:
+        """An executor has got stuck: those who wait for it are told now, while they may still find another way."""
+        self.counters["overdue"] += 1
+        for job in [job.id for job in launch.jobs if job.id in self._admitted]:
+            self._refuse_job(job, "failed", "its executor is overdue", now, out)
+            self._stop(job, out)
 
     def _finished(self, event: Finished, now: int, out: list[Action]) -> None:
         launch, _ = self.scheduler.ended(event.run, event.ended_ns - event.began_ns)
@@ -331,7 +343,7 @@ class Session:
             self.counters["peer-gone"] += 1
 
     def _wake(self, now: int, out: list[Action]) -> None:
-        at = self.scheduler.next_expiry()
+        at = self.scheduler.next_wakeup(now)
         if at is not None and max(at, now) != self._wake_at:
             self._wake_at = max(at, now)
             out.append(WakeAt(self._wake_at))

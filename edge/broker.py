@@ -466,7 +466,7 @@ class Broker:
 
     def _wake(self, now: int, out: list[Action]) -> None:
         self._nodes_due = self.nodes.next_wakeup()
-        soonest = (self._open.due.soonest(), self._nodes_due, self.scheduler.next_expiry())
+        soonest = (self._open.due.soonest(), self._nodes_due, self.scheduler.next_wakeup(now))
         times = [at for at in soonest if at is not None]
         if times:
             at = max(min(times), now)

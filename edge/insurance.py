@@ -36,8 +36,8 @@ def insure(scheduler: Scheduler, open_: Open, before_ns: int, now: int) -> tuple
         key = rung_key(open_, rung)
         typical = scheduler.latency.typical(key, request.rows)
         slow = scheduler.latency.pessimistic if rung is cheapest else scheduler.latency.worst
-        work = Promise(0, before_ns + slow(key, request.rows), open_.resolve_by)
-        if scheduler.can_promise(now, (work,)):
+        work = Promise(0, before_ns + slow(key, request.rows), open_.resolve_by, 0, request.priority)
+        if scheduler.can_promise(now, work):
             return rung, Insured(rung.agreement, now + wait + before_ns + typical, True)
         finish = now + wait + before_ns + typical
         if finish <= open_.resolve_by and (likely is None or finish < likely[1]):

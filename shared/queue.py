@@ -21,7 +21,8 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     """One request's part of a launch, waiting for an executor.
 
     `priority` 0 is the most important class. `promised` jobs are in the reserve: nothing is launched that would make them
-    late. `key` is what its time is looked up by.
+    late. `key` is what its time is looked up by. `earliest_ns` is when it may begin: insurance that is put off, in the hope
+    that it will not be needed.
     """
 
     id: int
@@ -32,6 +33,7 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     priority: int
     promised: bool
     key: WorkKey
+    earliest_ns: int = 0
 
     @property
     def rows(self) -> int:
@@ -61,6 +63,7 @@ class DeadlineQueue:
         self._jobs: dict[int, Job] = {}
         self._groups: dict[Group, list[Order]] = {}
         self._promised: dict[int, Job] = {}
+        self._deferred: dict[int, Job] = {}
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -75,6 +78,8 @@ class DeadlineQueue:
         self._jobs[job.id] = job
         if job.promised:
             self._promised[job.id] = job
+        if job.earliest_ns:
+            self._deferred[job.id] = job
         insort(self._groups.setdefault(job.group, []), job.order)
         return True
 
@@ -83,21 +88,46 @@ class DeadlineQueue:
         found = self._jobs.pop(job, None)
         if found is not None:
             self._promised.pop(job, None)
+            self._deferred.pop(job, None)
             orders = self._groups[found.group]
             del orders[bisect_left(orders, found.order)]
             if not orders:
                 del self._groups[found.group]
         return found
 
-    def heads(self) -> list[Job]:
-        """The first job of each group, in order."""
-        firsts = [orders[0] for orders in self._groups.values()]
+    def get(self, job: int) -> Job | None:
+        """The job of this number, while it waits."""
+        return self._jobs.get(job)
+
+    def heads(self, now: int) -> list[Job]:
+        """The first job of each group that may begin now, in order."""
+        if self._deferred:
+            firsts = [order for orders in self._groups.values() if (order := self._ready(orders, now)) is not None]
+        else:
+            firsts = [orders[0] for orders in self._groups.values()]
         firsts.sort()
         return [self._jobs[order[2]] for order in firsts]
 
-    def group(self, group: Group) -> Iterator[Job]:
-        """The jobs of a group in order. The queue must not change meanwhile."""
-        return (self._jobs[o[2]] for o in self._groups.get(group, ()))
+    def _ready(self, orders: list[Order], now: int) -> Order | None:
+        return next((order for order in orders if self._jobs[order[2]].earliest_ns <= now), None)
+
+    def group(self, group: Group, now: int) -> Iterator[Job]:
+        """The jobs of a group that may begin now, in order. The queue must not change meanwhile."""
+        jobs = (self._jobs[o[2]] for o in self._groups.get(group, ()))
+        return (job for job in jobs if job.earliest_ns <= now) if self._deferred else jobs
+
+    def hasten(self, job: int) -> None:
+        """A job that was put off may begin at once. One that is not here, or was not put off, is left as it is."""
+        deferred = self._deferred.pop(job, None)
+        if deferred is not None:
+            ready = msgspec.structs.replace(deferred, earliest_ns=0)
+            self._jobs[job] = ready
+            if job in self._promised:
+                self._promised[job] = ready
+
+    def deferred(self) -> list[Job]:
+        """Every job that was put off and waits."""
+        return list(self._deferred.values())
 
     def promised(self) -> Iterator[Job]:
         """Every promised job, in no order. The queue must not change meanwhile."""

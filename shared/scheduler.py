@@ -8,12 +8,15 @@ The scheduler never acts. Its owner (`edge.broker`, `cloud.session`) submits job
 * `Scheduler.schedule` picks what goes next on a process's executors: the most important class first, earliest deadline first
   inside it, batched as `shared.batcher` says, unless that would break a promise of the reserve.
 
-It never waits while an executor is idle and there is work that can still be on time.
+An executor is left idle while there is work that can still be on time only where beginning any of it would make a promise
+late, or a frame that is expected of a stream with a promise (`shared.streams`). Where not all that was promised can be kept
+any more, since the device has slowed down, the least important promises are revoked first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 
 import msgspec
 
@@ -21,12 +24,14 @@ from shared.batcher import form
 from shared.errors import InvariantBroken
 from shared.events import Run
 from shared.latency import US, Latency
-from shared.memory import Arena, Lease, PoolKey
+from shared.memory import Arena, PoolKey
 from shared.plan import Plan
 from shared.queue import DeadlineQueue, Job
-from shared.reserve import Promise, first_broken
+from shared.reserve import Promise, first_broken, keep
+from shared.running import Launch, Running
 from shared.settings import Batching, Execution, Scheduling
 from shared.slots import Side, rows_bound, slot_plan
+from shared.streams import Streams
 
 
 class Offer(msgspec.Struct, frozen=True, gc=False):
@@ -49,30 +54,24 @@ class LeastPredictedFinish:
         return min(offers, key=lambda offer: offer.finish_ns, default=None)
 
 
-class Launch(msgspec.Struct, frozen=True, gc=False):
-    """A run that is out on an executor: its jobs, its slot, when it began and is to end."""
+class Decision(msgspec.Struct, frozen=True, gc=False):
+    """What `schedule` found: runs to launch now; jobs that can no longer be on time; jobs whose promise was revoked, since
+    not all can be kept any more; launches whose executor has become suspect. Jobs that are `expired` or `revoked` have left
+    the queue. Where there is something in `revoked` or `overdue`, nothing was launched yet: the owner finds other work
+    for them first and calls again."""
 
-    run: Run
-    jobs: tuple[Job, ...]
-    lease: Lease | None
-    began_ns: int
-    typical_ns: int
-    pessimistic_ns: int
+    runs: tuple[Run, ...] = ()
+    expired: tuple[Job, ...] = ()
+    revoked: tuple[Job, ...] = ()
+    overdue: tuple[Launch, ...] = ()
 
     @property
-    def rows(self) -> int:
-        """Rows of all its jobs."""
-        return sum(job.rows for job in self.jobs)
+    def final(self) -> bool:
+        """Whether the owner need not call again."""
+        return not self.revoked and not self.overdue
 
 
-class Decision(msgspec.Struct, frozen=True, gc=False):
-    """What `schedule` found: runs to launch now, and jobs that can no longer be on time (they have left the queue)."""
-
-    runs: tuple[Run, ...]
-    expired: tuple[Job, ...]
-
-
-NOTHING = Decision((), ())
+NOTHING = Decision()
 
 
 class Scheduler:
@@ -86,100 +85,126 @@ class Scheduler:
         max_rows: Mapping[str, int],
         max_queued: int,
         in_place_ns: int = 0,
+        max_streams: int = 0,
     ) -> None:
-        """`max_rows` is the largest launch by contract. `max_queued` bounds the waiting jobs. A launch that typically
-        takes up to `in_place_ns` is to be carried out by the loop itself."""
+        """`max_rows` is the largest launch by contract. `max_queued` bounds the waiting jobs, `max_streams` the announced
+        streams. A launch that typically takes up to `in_place_ns` is to be carried out by the loop itself."""
         self.latency = latency
+        self.streams = Streams(max_streams)
         self._arena = arena
         self._max_rows = max_rows
         self._in_place_ns = in_place_ns
         self._queue = DeadlineQueue(max_queued)
-        self._launches: dict[int, Launch] = {}
-        self._busy: list[int | None] = [None] * executors
-        self._dead: set[int] = set()
+        self._running = Running(executors)
         self._runs = 0
 
     # --- what comes in ----------------------------------------------------------------------------------------------
 
-    def can_promise(self, now: int, work: Iterable[Promise]) -> bool:
-        """Whether this work can be promised on top of all that is promised already."""
-        return first_broken(self._free_at(now), [*self._promises(), *work]) is None
+    def can_promise(self, now: int, work: Promise) -> bool:
+        """Whether this work can be promised on top of all that is promised already, and of the frames that are expected of
+        streams as important."""
+        return (
+            first_broken(self._running.free_at(now), [*self._with_expected(self._promises(), work, now), work]) is None
+        )
+
+    def displaced(self, now: int, work: Promise) -> list[int] | None:
+        """The promised jobs of lesser classes that would have to be revoked for this work to be promised; None where not
+        even that would do."""
+        promises = self._promises()
+        lesser = [p for p in promises if p.priority > work.priority]
+        certain = [p for p in promises if p.priority <= work.priority]
+        kept = keep(self._running.free_at(now), [*self._with_expected(certain, work, now), work], lesser)
+        if kept is None:
+            return None
+        jobs = {p.job for p in kept}
+        return [p.job for p in lesser if p.job not in jobs]
 
     def submit(self, job: Job) -> bool:
         """Queue a job; False where the queue is full. Admission is the owner's, by `can_promise`."""
         return self._queue.push(job)
 
+    def hasten(self, job: int) -> None:
+        """A job that was put off may begin at once."""
+        self._queue.hasten(job)
+
     def cancel(self, job: int) -> Run | None:
         """Nobody wants this job any more. It leaves the queue, or is marked where it runs; the run is returned where all
         its jobs are unwanted and aborting it would reclaim the executor."""
-        if self._queue.remove(job) is not None:
-            return None
-        for launch in self._launches.values():
-            if any(j.id == job for j in launch.jobs):
-                self._dead.add(job)
-                return launch.run if all(j.id in self._dead for j in launch.jobs) else None
-        return None
+        return None if self._queue.remove(job) is not None else self._running.drop(job)
 
     def ended(self, run: int, elapsed_ns: int) -> tuple[Launch, frozenset[int]]:
         """A run ended by itself after `elapsed_ns`, which teaches the latency model: its slot and executor are free. Returns
         the launch and the jobs that nobody wanted any more."""
-        launch = self._release(run)
+        launch, unwanted = self._release(run)
         self.latency.observe(launch.jobs[0].key, launch.rows, elapsed_ns)
-        return launch, self._unwanted(launch)
+        return launch, unwanted
 
     def failed(self, run: int, now: int) -> tuple[Launch, frozenset[int]]:
         """A run came to nothing: as `ended`, but all that it teaches is that it was not over yet."""
-        launch = self._release(run)
+        launch, unwanted = self._release(run)
         self.latency.observe_aborted(launch.jobs[0].key, launch.rows, now - launch.began_ns)
-        return launch, self._unwanted(launch)
+        return launch, unwanted
 
-    def _release(self, run: int) -> Launch:
-        launch = self._launches.pop(run, None)
-        if launch is None:
-            raise InvariantBroken(f"run {run} ended, but none such is out")
+    def _release(self, run: int) -> tuple[Launch, frozenset[int]]:
+        launch, unwanted = self._running.end(run)
         if launch.lease is not None:
             self._arena.release(launch.lease)
-        self._busy[launch.run.executor] = None
-        return launch
-
-    def _unwanted(self, launch: Launch) -> frozenset[int]:
-        unwanted = frozenset(j.id for j in launch.jobs if j.id in self._dead)
-        self._dead -= unwanted
-        return unwanted
+        return launch, unwanted
 
     # --- what goes out ----------------------------------------------------------------------------------------------
 
     def schedule(self, now: int) -> Decision:
-        """Launch what can be launched and give up what can no longer be on time."""
+        """Launch what can be launched, and give up what can no longer be on time or no longer be promised."""
+        overdue = self._running.overdue(now)
         if not self._queue:
-            return NOTHING
+            return Decision(overdue=overdue) if overdue else NOTHING
+        revoked = self._shed(now)
+        if overdue or revoked:
+            return Decision(revoked=revoked, overdue=overdue)
         expired = self._give_up(now)
         runs: list[Run] = []
-        for executor, busy in enumerate(self._busy):
-            if busy is None and self._queue:
-                run = self._next(executor, now)
-                if run is None:
-                    break
-                runs.append(run)
+        for executor in self._running.idle():
+            run = self._next(executor, now)
+            if run is None:
+                break
+            runs.append(run)
         return Decision(tuple(runs), tuple(expired))
 
     def predicted_wait(self, now: int) -> int:
         """How long a new job of the least class would typically wait for an executor, in nanoseconds."""
-        free = [now if run is None else max(now, self._launches[run].typical_ns) for run in self._busy]
+        free = self._running.likely_free_at(now)
         wait = min(free) - now
         if self._queue:
             wait += sum(self.latency.typical(job.key, job.rows) for job in self._queue.all()) // len(free)
         return wait
 
-    def next_expiry(self) -> int | None:
-        """When the next waiting job can no longer be on time, in nanoseconds: `schedule` must be called by then."""
-        if not self._queue:
-            return None
-        return min((j.deadline_ns - self.latency.typical(j.key, j.rows) + 1 for j in self._queue.heads()), default=None)
+    def next_wakeup(self, now: int) -> int | None:
+        """When `schedule` must be called at the latest although nothing happens, in nanoseconds: a waiting job can no longer
+        be on time, one that was put off may begin, a frame is expected no longer, a run is overdue."""
+        times = [self._running.next_overdue()]
+        if self._queue:
+            heads = self._queue.heads(now)
+            times += [j.deadline_ns - self.latency.typical(j.key, j.rows) + 1 for j in heads]
+            for put_off in self._queue.deferred():
+                job = put_off
+                times.append(job.earliest_ns if job.earliest_ns > now else None)
+                times.append(job.deadline_ns - self.latency.typical(job.key, job.rows) + 1)
+            if self.streams and self._running.idle():
+                times.append(self.streams.next_lapse(self.latency, now))
+        return min((at for at in times if at is not None), default=None)
+
+    def broken_promise(self, now: int) -> Promise | None:
+        """The first promise that cannot be kept as things stand; after `schedule` there is none."""
+        return first_broken(self._running.free_at(now), self._promises())
 
     def max_rows(self, contract: str) -> int:
         """The most rows of one launch of this contract."""
         return self._max_rows[contract]
+
+    @property
+    def executors(self) -> int:
+        """How many executors there are."""
+        return self._running.executors
 
     @property
     def queued(self) -> int:
@@ -189,9 +214,26 @@ class Scheduler:
     @property
     def running(self) -> int:
         """Launches that are out."""
-        return len(self._launches)
+        return len(self._running)
 
     # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _shed(self, now: int) -> tuple[Job, ...]:
+        """Take out of the queue what was promised and cannot be kept, the least important first. Work that was put off is
+        rather begun now."""
+        promises = self._promises(put_off=True)
+        if not promises:
+            return ()
+        free = self._running.free_at(now)
+        least = max(p.priority for p in promises)
+        expected = self._expected(least, max(p.deadline_ns for p in promises), now)
+        if first_broken(free, [*promises, *expected]) is None:
+            return ()
+        for put_off in self._queue.deferred():
+            self._queue.hasten(put_off.id)
+        kept = {p.job for p in keep(free, (), [*self._promises(), *expected]) or ()}
+        lost = [p.job for p in promises if p.job not in kept]
+        return tuple(job for number in lost if (job := self._queue.remove(number)) is not None)
 
     def _give_up(self, now: int) -> list[Job]:
         late = [j for j in self._queue.all() if now + self.latency.typical(j.key, j.rows) > j.deadline_ns]
@@ -200,14 +242,22 @@ class Scheduler:
         return late
 
     def _next(self, executor: int, now: int) -> Run | None:
-        for head in self._queue.heads():
+        heads = self._queue.heads(now)
+        for head in heads:
             run = self._launch(executor, head, now)
+            if run is not None:
+                return run
+        # A group's first job may have to wait for a promise further back in the same group.
+        promised = sorted((j for j in self._queue.promised() if j not in heads), key=lambda j: (j.deadline_ns, j.id))
+        for job in promised:
+            run = self._launch(executor, job, now) if job.earliest_ns <= now else None
             if run is not None:
                 return run
         return None
 
     def _launch(self, executor: int, head: Job, now: int) -> Run | None:
-        batch = form(self._queue.group(head.group), self.latency, now, self._max_rows[head.contract])
+        behind = (j for j in self._queue.group(head.group, now) if j.order > head.order)
+        batch = form(chain((head,), behind), self.latency, now, self._max_rows[head.contract])
         rows = sum(j.rows for j in batch)
         pessimistic = now + self.latency.pessimistic(head.key, rows)
         if self._would_break(executor, batch, pessimistic, now):
@@ -231,49 +281,59 @@ class Scheduler:
         )
         for job in batch:
             self._queue.remove(job.id)
-        self._launches[run.run] = Launch(run, tuple(batch), lease, now, now + typical, pessimistic)
-        self._busy[executor] = run.run
+        self._running.begin(Launch(run, tuple(batch), lease, now, now + typical, pessimistic))
         return run
 
     def _would_break(self, executor: int, batch: list[Job], pessimistic: int, now: int) -> bool:
-        """Whether launching `batch` makes a promise late that would be kept without it."""
+        """Whether launching `batch` makes a promise late, or an expected frame as important, that else would be kept."""
         taken = {j.id for j in batch}
         others = [p for p in self._promises() if p.job not in taken]
+        if self.streams:
+            until = max([pessimistic, *(p.deadline_ns for p in others)])
+            others += self._expected(batch[0].priority, until, now)
         if not others:
             return False
-        free = self._free_at(now)
+        free = self._running.free_at(now)
         if first_broken(free, [*others, *(self._promise(j) for j in batch if j.promised)]) is not None:
             return False
         free[executor] = pessimistic
         return first_broken(free, others) is not None
 
-    def _promise(self, job: Job) -> Promise:
-        return Promise(job.id, self.latency.pessimistic(job.key, job.rows), job.deadline_ns)
+    def _promise(self, job: Job, release_ns: int = 0) -> Promise:
+        duration = self.latency.pessimistic(job.key, job.rows)
+        return Promise(job.id, duration, job.deadline_ns, release_ns, job.priority)
 
-    def _promises(self) -> list[Promise]:
-        return [self._promise(j) for j in self._queue.promised()]
+    def _promises(self, *, put_off: bool = False) -> list[Promise]:
+        """What is promised and waits; work that was put off counts as ready, since it can be, unless `put_off`."""
+        return [self._promise(j, j.earliest_ns if put_off else 0) for j in self._queue.promised()]
 
-    def _free_at(self, now: int) -> list[int]:
-        return [now if run is None else max(now, self._launches[run].pessimistic_ns) for run in self._busy]
+    def _with_expected(self, promises: list[Promise], work: Promise, now: int) -> list[Promise]:
+        if not self.streams:
+            return promises
+        until = max([work.deadline_ns, *(p.deadline_ns for p in promises)])
+        return [*promises, *self._expected(work.priority, until, now)]
+
+    def _expected(self, priority: int, until_ns: int, now: int) -> list[Promise]:
+        return self.streams.expected(self.latency, priority, until_ns, now) if self.streams else []
 
     def validate(self) -> None:
         """Raises `InvariantBroken` where executors, launches, leases and rows disagree."""
-        out = {run for run in self._busy if run is not None}
-        if out != set(self._launches):
-            raise InvariantBroken(f"executors run {sorted(out)}, launches are {sorted(self._launches)}")
-        jobs = [j.id for launch in self._launches.values() for j in launch.jobs]
-        if len(set(jobs)) != len(jobs) or any(j in self._queue for j in jobs):
-            raise InvariantBroken(f"a job is in two launches, or waits while it runs: {sorted(jobs)}")
-        if not self._dead <= set(jobs):
-            raise InvariantBroken(f"jobs {sorted(self._dead - set(jobs))} are unwanted but not out")
-        leases = sum(launch.lease is not None for launch in self._launches.values())
-        if self._arena.in_use() != leases:
-            raise InvariantBroken(f"{self._arena.in_use()} slots are in use for {leases} launches")
+        self._running.validate()
+        both = [job for job in self._running.jobs() if job in self._queue]
+        if both:
+            raise InvariantBroken(f"jobs {both} wait while they run")
+        if self._arena.in_use() != self._running.leases():
+            raise InvariantBroken(f"{self._arena.in_use()} slots are in use for {self._running.leases()} launches")
         self._arena.validate()
 
 
 def scheduler_of(
-    plans: Mapping[str, Plan], side: Side, execution: Execution, batching: Batching, scheduling: Scheduling
+    plans: Mapping[str, Plan],
+    side: Side,
+    execution: Execution,
+    batching: Batching,
+    scheduling: Scheduling,
+    max_streams: int = 0,
 ) -> Scheduler:
     """The scheduler of a process that serves these plans (by contract digest) with these settings."""
     pools: dict[PoolKey, int] = {}
@@ -287,4 +347,5 @@ def scheduler_of(
         max_rows={contract: rows_bound(plan, batching.max_batch_size) for contract, plan in plans.items()},
         max_queued=scheduling.max_queued,
         in_place_ns=int(execution.in_place_us * US) if execution.slowdown == 1.0 else 0,
+        max_streams=max_streams,
     )

@@ -139,12 +139,12 @@ def test_what_can_no_longer_be_on_time_is_given_up_and_never_launched() -> None:
     assert [row.job for run in decision.runs for row in run.rows] == [2]
 
 
-def test_the_next_expiry_is_when_the_work_no_longer_fits() -> None:
+def test_the_next_wake_up_is_when_waiting_work_no_longer_fits() -> None:
     s = scheduler()
-    s.submit(job(1, 50))
+    s.submit(job(1, 50, part=WHOLE))
     s.schedule(0)
     s.submit(job(2, 9))
-    assert s.next_expiry() == 7 * MS + 1
+    assert s.next_wakeup(0) == 7 * MS + 1
     assert s.schedule(7 * MS).expired == ()
     assert [j.id for j in s.schedule(7 * MS + 1).expired] == [2]
 
@@ -175,16 +175,16 @@ def test_only_what_is_shorter_than_waking_a_thread_is_run_in_place_and_never_on_
 def test_a_promise_is_refused_where_it_would_break_another() -> None:
     s = scheduler()
     s.submit(job(1, 10, promised=True))
-    assert s.can_promise(0, [Promise(2, 7 * MS, 10 * MS)])
-    assert not s.can_promise(0, [Promise(2, 8 * MS, 10 * MS)])
+    assert s.can_promise(0, Promise(2, 7 * MS, 10 * MS))
+    assert not s.can_promise(0, Promise(2, 8 * MS, 10 * MS))
 
 
 def test_the_running_job_counts_until_its_pessimistic_finish() -> None:
     s = scheduler()
     s.submit(job(1, 50, part=WHOLE))
     s.schedule(0)
-    assert s.can_promise(0, [Promise(2, 2 * MS, 14 * MS)])
-    assert not s.can_promise(0, [Promise(2, 2 * MS, 12 * MS)])
+    assert s.can_promise(0, Promise(2, 2 * MS, 14 * MS))
+    assert not s.can_promise(0, Promise(2, 2 * MS, 12 * MS))
 
 
 def test_best_effort_work_is_not_launched_across_a_promise() -> None:
@@ -198,9 +198,10 @@ def test_best_effort_work_is_not_launched_across_a_promise() -> None:
 
 def test_two_executors_keep_two_promises_at_once() -> None:
     one, two = scheduler(), scheduler(executors=2)
-    work = [Promise(1, 4 * MS, 5 * MS), Promise(2, 4 * MS, 5 * MS)]
-    assert not one.can_promise(0, work)
-    assert two.can_promise(0, work)
+    for s in (one, two):
+        s.submit(job(1, 3, promised=True))
+    assert not one.can_promise(0, Promise(2, 2 * MS, 3 * MS))
+    assert two.can_promise(0, Promise(2, 2 * MS, 3 * MS))
 
 
 # --- cancel, slots, books ----------------------------------------------------------------------------------------------

@@ -1,0 +1,145 @@
+"""What is out on the executors of one process, and how long it may still take.
+
+A run that takes far longer than even the pessimistic prediction is *overdue*, and its executor *suspect* until the run ends:
+nothing is promised on it, since nobody knows when it will be free. For work that is only tried it is taken to need as long
+again as it has taken already.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from shared.errors import InvariantBroken
+from shared.events import Run
+from shared.memory import Lease
+from shared.queue import Job
+
+OVERDUE = 2
+"""A run is overdue after so many times its pessimistic time,"""
+
+OVERDUE_LEAST_NS = 2_000_000
+"""and this much beyond that time at least: a stall of the host is not the executor's fault."""
+
+NEVER_NS = 1 << 62
+"""When an executor is free that nobody can tell of."""
+
+
+class Launch(msgspec.Struct, frozen=True, gc=False):
+    """A run that is out on an executor: its jobs, its slot, when it began, is to end typically, and at the latest."""
+
+    run: Run
+    jobs: tuple[Job, ...]
+    lease: Lease | None
+    began_ns: int
+    typical_ns: int
+    pessimistic_ns: int
+
+    @property
+    def rows(self) -> int:
+        """Rows of all its jobs."""
+        return sum(job.rows for job in self.jobs)
+
+    @property
+    def overdue_ns(self) -> int:
+        """From when on it is overdue."""
+        longest = self.pessimistic_ns - self.began_ns
+        return self.began_ns + max(OVERDUE * longest, longest + OVERDUE_LEAST_NS)
+
+
+class Running:
+    """The launches of a process, at most one on each of its executors."""
+
+    def __init__(self, executors: int) -> None:
+        self._launches: dict[int, Launch] = {}
+        self._busy: list[int | None] = [None] * executors
+        self._suspect: set[int] = set()
+        self._dead: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self._launches)
+
+    @property
+    def executors(self) -> int:
+        """How many executors there are."""
+        return len(self._busy)
+
+    def idle(self) -> list[int]:
+        """Executors on which nothing runs."""
+        return [executor for executor, run in enumerate(self._busy) if run is None]
+
+    def begin(self, launch: Launch) -> None:
+        """A launch is out. Raises `InvariantBroken` where its executor is busy."""
+        if self._busy[launch.run.executor] is not None:
+            raise InvariantBroken(f"executor {launch.run.executor} is busy and gets run {launch.run.run}")
+        self._launches[launch.run.run] = launch
+        self._busy[launch.run.executor] = launch.run.run
+
+    def end(self, run: int) -> tuple[Launch, frozenset[int]]:
+        """A run is over: its launch, and the jobs of it that nobody wanted any more."""
+        launch = self._launches.pop(run, None)
+        if launch is None:
+            raise InvariantBroken(f"run {run} ended, but none such is out")
+        self._busy[launch.run.executor] = None
+        self._suspect.discard(run)
+        unwanted = frozenset(j.id for j in launch.jobs if j.id in self._dead)
+        self._dead -= unwanted
+        return launch, unwanted
+
+    def drop(self, job: int) -> Run | None:
+        """Nobody wants this job any more; the run, where all of its jobs are unwanted and aborting it would reclaim the
+        executor."""
+        for launch in self._launches.values():
+            if any(j.id == job for j in launch.jobs):
+                self._dead.add(job)
+                return launch.run if all(j.id in self._dead for j in launch.jobs) else None
+        return None
+
+    def overdue(self, now: int) -> tuple[Launch, ...]:
+        """Launches that are overdue since the last call: their executors are suspect from now on."""
+        late = tuple(
+            launch for run, launch in self._launches.items() if now >= launch.overdue_ns and run not in self._suspect
+        )
+        self._suspect.update(launch.run.run for launch in late)
+        return late
+
+    def next_overdue(self) -> int | None:
+        """When the next launch will be overdue."""
+        return min((la.overdue_ns for run, la in self._launches.items() if run not in self._suspect), default=None)
+
+    def suspect(self, executor: int) -> bool:
+        """Whether nobody can tell when this executor will be free."""
+        return self._busy[executor] in self._suspect
+
+    def free_at(self, now: int) -> list[int]:
+        """When each executor is free at the latest; `NEVER_NS` where it is suspect."""
+        return [now if run is None else self._free(run, now) for run in self._busy]
+
+    def likely_free_at(self, now: int) -> list[int]:
+        """When each executor is typically free."""
+        return [now if run is None else self._likely_free(run, now) for run in self._busy]
+
+    def _free(self, run: int, now: int) -> int:
+        return NEVER_NS if run in self._suspect else max(now, self._launches[run].pessimistic_ns)
+
+    def _likely_free(self, run: int, now: int) -> int:
+        launch = self._launches[run]
+        return 2 * now - launch.began_ns if run in self._suspect else max(now, launch.typical_ns)
+
+    def leases(self) -> int:
+        """Slots that the launches hold."""
+        return sum(launch.lease is not None for launch in self._launches.values())
+
+    def jobs(self) -> list[int]:
+        """Every job that is out."""
+        return [job.id for launch in self._launches.values() for job in launch.jobs]
+
+    def validate(self) -> None:
+        """Raises `InvariantBroken` where executors, launches and rows disagree."""
+        out = {run for run in self._busy if run is not None}
+        if out != set(self._launches) or not self._suspect <= out:
+            raise InvariantBroken(f"executors run {sorted(out)}, launches are {sorted(self._launches)}")
+        jobs = self.jobs()
+        if len(set(jobs)) != len(jobs):
+            raise InvariantBroken(f"a job is in two launches: {sorted(jobs)}")
+        if not self._dead <= set(jobs):
+            raise InvariantBroken(f"jobs {sorted(self._dead - set(jobs))} are unwanted but not out")
