@@ -25,6 +25,7 @@ from cloud.session import Session
 from shared.driver import Driver
 from shared.errors import SettingsError
 from shared.events import Action, Event, Run, Send, SendFailed
+from shared.process import OwnProcess
 from shared.settings import CloudSettings
 from shared.settings_file import load_cloud
 from shared.signals import stop_on_signals
@@ -65,7 +66,11 @@ class Node:
             self._shop.close()
             raise
         self._driver = Driver(
-            self, self._perform, completions=(self._shop.finished,), transports=(self._router,), own_process=True
+            self,
+            self._perform,
+            completions=(self._shop.finished,),
+            transports=(self._router,),
+            own_process=OwnProcess(),
         )
 
     @property

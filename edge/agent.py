@@ -22,6 +22,7 @@ from edge.front import Front
 from edge.host import Host
 from shared.driver import Driver
 from shared.events import Action, Event, Send, SendFailed
+from shared.process import OwnProcess
 from shared.settings import EdgeSettings
 from shared.settings_file import load_edge
 from shared.signals import stop_on_signals
@@ -67,7 +68,7 @@ class Agent:
             self._perform,
             completions=(self._host.finished,),
             transports=(self._host.nodes, self._clients),
-            own_process=True,
+            own_process=OwnProcess(),
         )
 
     @property

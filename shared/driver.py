@@ -25,6 +25,7 @@ from functools import partial
 
 from shared.errors import InvariantBroken
 from shared.events import Action, ClockJumped, Event, Tick, WakeAt
+from shared.lateness import Lateness
 from shared.ports import Clock, Machine, Source
 from shared.process import OwnProcess
 from shared.timer import make_timer
@@ -52,7 +53,8 @@ class JumpWatch:
     """Finds time that passed while CLOCK_MONOTONIC stood still (suspend): CLOCK_BOOTTIME runs on.
 
     The difference of the two clocks is known to lie between two readings, so that a thread that is interrupted between them
-    sees no jump that was not there.
+    sees no jump that was not there. Where the kernel has no CLOCK_BOOTTIME, or a sandbox forbids it, nothing is ever seen and
+    `able` is False. CLOCK_REALTIME in its place was rejected: whoever sets the wall clock would expire every request.
     """
 
     def __init__(
@@ -65,8 +67,14 @@ class JumpWatch:
         self._monotonic = monotonic
         self._boot = boot
         self._least_ns = least_ns
+        self.able = True
         before = monotonic()
-        self._looked_ns = boot()
+        try:
+            self._looked_ns = boot()
+        except OSError:
+            self.able = False
+            self._looked_ns = before
+            self._boot = lambda: before
         self._most_ns = self._looked_ns - before
 
     def jumped(self) -> int:
@@ -160,7 +168,8 @@ class Driver:
     `perform` carries out every action but `WakeAt`, which the driver keeps itself, and may return an event that is handled
     at once (`SendFailed`, or the end of a run that was carried out in place). `own_process` tunes interpreter and allocator
     for the loop while it runs; never set it inside an application's process. Sources are drained in the order given; the
-    driver closes none of them.
+    driver closes none of them. `lateness` counts how late each wake-up was handled, from when it was due or, for one that
+    was due before it was asked for, from the asking: that is what a `Tick` tells as well.
     """
 
     def __init__(
@@ -173,15 +182,17 @@ class Driver:
         arrivals: Sequence[Source] = (),
         clock: Clock | None = None,
         jumps: JumpWatch | None = None,
-        own_process: bool = False,
+        own_process: OwnProcess | None = None,
     ) -> None:
         self._machine = machine.handle
         self._perform = perform
         self._sources: tuple[Source, ...] = (*completions, *transports, *arrivals)
         self._now = (clock or SystemClock()).now
         self._jumps = jumps or JumpWatch()
-        self._own_process = OwnProcess() if own_process else None
+        self._own_process = own_process
+        self.lateness = Lateness()
         self._wake_ns: int | None = None
+        self._due_ns = 0
         self._armed_ns = NEVER_NS
         self._followers: deque[Event] = deque()
         self._handled = 0
@@ -242,13 +253,22 @@ class Driver:
         now = self._now()
         if now >= wake_ns:
             self._wake_ns = None
-            self._one(Tick(now - wake_ns), now)
+            late_ns = now - self._due_ns
+            self.lateness.add(late_ns)
+            self._one(Tick(late_ns), now)
             self._follow()
 
     def _wait(self) -> None:
         for source in self._sources:
             if source.pending():
-                return
+                break
+        else:
+            self._sleep()
+        jump_ns = self._jumps.jumped()
+        if jump_ns:
+            self._handle(ClockJumped(jump_ns))
+
+    def _sleep(self) -> None:
         wake_ns = self._wake_ns
         if wake_ns is not None and wake_ns < self._armed_ns:
             self._timer.set(wake_ns)
@@ -258,9 +278,6 @@ class Driver:
         self._epoll.poll(-1, MAX_READY)
         if self._now() >= self._armed_ns:
             self._armed_ns = NEVER_NS
-        jump_ns = self._jumps.jumped()
-        if jump_ns:
-            self._handle(ClockJumped(jump_ns))
 
     def _handle(self, event: Event) -> None:
         self._one(event, self._now())
@@ -272,7 +289,9 @@ class Driver:
         try:
             for action in self._machine(event, now):
                 if type(action) is WakeAt:
-                    self._wake_ns = action.at_ns
+                    if action.at_ns != self._wake_ns:
+                        self._wake_ns = action.at_ns
+                        self._due_ns = max(action.at_ns, now)
                     continue
                 follower = self._perform(action)
                 if follower is not None:

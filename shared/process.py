@@ -1,6 +1,6 @@
 """What a process of our own does to itself so that its loop is rarely late. Never used inside an application's process.
 
-* The interpreter offers its lock to waiting threads every 0.1 ms instead of every 5 ms.
+* The interpreter offers its lock to waiting threads every 0.1 ms (`process.switch_interval_us`) instead of every 5 ms.
 * The cycle collector is off. What lives at start is frozen, and young objects are collected only while the loop waits
   and its next timer is far enough away for the longest collections seen lately, or when too many have gathered.
 * The C allocator keeps what it got: freeing and growing the heap around each large message costs page faults (a 147 KB
@@ -15,7 +15,9 @@ import sys
 import time
 from types import TracebackType
 
-SWITCH_INTERVAL_S = 1e-4
+SWITCH_INTERVAL_US = 100.0
+"""How long a thread may keep the interpreter while another waits for it, unless the settings say otherwise."""
+
 YOUNG_OBJECTS = 2_000
 """Net allocations of tracked objects after which a collection is worth its time."""
 
@@ -34,7 +36,8 @@ _MAPPED_BYTES = 32 << 20
 class OwnProcess:
     """Context manager around a loop; `idle` is called by the loop each time before it sleeps."""
 
-    def __init__(self) -> None:
+    def __init__(self, switch_interval_us: float = SWITCH_INTERVAL_US) -> None:
+        self._wanted_s = switch_interval_us / 1e6
         self._interval_s = 0.0
         self._enabled = False
         self._longest_ns = [500_000, 500_000, 5_000_000]
@@ -43,7 +46,7 @@ class OwnProcess:
     def __enter__(self) -> OwnProcess:
         self._interval_s = sys.getswitchinterval()
         self._enabled = gc.isenabled()
-        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        sys.setswitchinterval(self._wanted_s)
         gc.collect()
         gc.disable()
         gc.freeze()

@@ -26,7 +26,7 @@ from shared.events import (
     WakeAt,
 )
 from shared.fakes import FakeClock, FakeMachine, FakeSource, FakeTransport
-from shared.process import SWITCH_INTERVAL_S, YOUNG_OBJECTS, OwnProcess
+from shared.process import YOUNG_OBJECTS, OwnProcess
 from shared.wire.messages import Bye
 
 BOUND_S = 30.0
@@ -73,8 +73,7 @@ def test_a_turn_handles_completions_then_messages_then_arrivals_then_the_timer()
     rig.completions.put(over(1))
     rig.completions.put(over(2))
     assert rig.driver.step() == 5
-    late = rig.clock.now() - 1
-    assert machine.events == [over(1), over(2), LinkUp("n1/data"), ClientGone("app"), Tick(late)]
+    assert machine.events == [over(1), over(2), LinkUp("n1/data"), ClientGone("app"), Tick(0)]
 
 
 def test_the_guard_does_not_fire_while_its_answer_waits_in_a_source() -> None:
@@ -109,6 +108,33 @@ def test_each_wake_up_replaces_the_one_before_and_fires_once() -> None:
     rig.clock.advance(1_000)
     assert rig.driver.step() == 0
     assert rig.machine.events == [LinkUp("n1/data"), Tick(0)]
+
+
+def test_lateness_counts_from_the_asking_where_the_wake_up_was_due_before_it_was_asked_for() -> None:
+    rig = Rig(FakeMachine(lambda event, now: [WakeAt(now - 700)] if isinstance(event, LinkUp) else [WakeAt(now + 100)]))
+    rig.transport.connect("n1/data")
+    rig.driver.step()
+    rig.clock.advance(130)
+    rig.driver.step()
+    assert [event for event in rig.machine.events if isinstance(event, Tick)] == [Tick(0), Tick(30)]
+    figures = rig.driver.lateness.figures()
+    assert (figures.count, figures.max_ms) == (2, 30e-6)
+
+
+def test_asking_again_for_a_wake_up_that_is_overdue_makes_it_no_less_late() -> None:
+    due = 2_000_000_000
+
+    def script(event: Event, _: int) -> list[Action]:
+        return [] if isinstance(event, Tick) else [WakeAt(due)]
+
+    rig = Rig(FakeMachine(script))
+    rig.clock.advance(due - 500 - rig.clock.now())
+    rig.completions.put(over(1))
+    rig.driver.step()
+    rig.clock.advance(2_500)
+    rig.completions.put(over(2))
+    rig.driver.step()
+    assert rig.machine.events == [over(1), over(2), Tick(2_000)]
 
 
 def test_a_failed_send_comes_back_in_the_same_turn_before_the_next_event() -> None:
@@ -150,13 +176,13 @@ def test_run_blocks_until_a_thread_puts_an_event_and_ends_when_stopped() -> None
         return []
 
     box = Mailbox()
-    driver = Driver(FakeMachine(script), nothing, arrivals=[box], own_process=True)
+    driver = Driver(FakeMachine(script), nothing, arrivals=[box], own_process=OwnProcess(250.0))
     interval_s = sys.getswitchinterval()
     thread = threading.Thread(target=driver.run)
     thread.start()
     box.put(over(1))
     assert seen.wait(BOUND_S)
-    assert sys.getswitchinterval() == pytest.approx(SWITCH_INTERVAL_S)
+    assert sys.getswitchinterval() == pytest.approx(250e-6)
     driver.stop()
     thread.join(BOUND_S)
     assert not thread.is_alive()
@@ -275,6 +301,39 @@ def test_a_thread_held_up_between_two_readings_sees_no_jump() -> None:
     assert watch.jumped() == 0
     clocks.reading_ns = 10
     assert watch.jumped() == 0
+
+
+def test_a_kernel_without_boot_time_shows_no_jump_and_says_that_it_cannot() -> None:
+    def absent() -> int:
+        raise OSError(22, "Invalid argument")
+
+    clocks = Clocks()
+    watch = JumpWatch(clocks.monotonic, absent)
+    clocks.time_ns += 10_000_000_000
+    assert watch.jumped() == 0
+    assert not watch.able
+    assert JumpWatch(clocks.monotonic, clocks.boot).able
+
+
+def test_a_loop_that_never_sleeps_sees_a_jump_as_well() -> None:
+    clocks = Clocks()
+    driver: Driver
+
+    def script(event: Event, _: int) -> list[Action]:
+        if isinstance(event, ClockJumped):
+            driver.stop()
+        else:
+            clocks.asleep_ns += 5_000_000_000
+            busy.put(event)
+        return []
+
+    busy = FakeSource()
+    busy.put(over(1))
+    machine = FakeMachine(script)
+    driver = Driver(machine, nothing, arrivals=[busy], jumps=JumpWatch(clocks.monotonic, clocks.boot))
+    driver.run()
+    assert machine.events == [over(1), ClockJumped(pytest.approx(5_000_000_000, abs=100))]
+    driver.close()
 
 
 def test_a_jump_reaches_the_machine() -> None:
