@@ -96,10 +96,12 @@ class Link(Group, frozen=True):
 
 
 class EdgeLimits(Group, frozen=True):
-    """`max_open`: requests open at once. `max_clients`: clients connected. `max_message_mb`: the largest message taken."""
+    """`max_open`: requests open at once. `max_clients`: clients connected. `max_streams`: announced streams of all clients.
+    `max_message_mb`: the largest message taken."""
 
     max_open: Count = 256
     max_clients: Count = 64
+    max_streams: Annotated[int, Meta(ge=1, le=4096)] = 64
     max_message_mb: Annotated[int, Meta(ge=1, le=2047)] = 64
 
 
