@@ -39,11 +39,13 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class Insured(msgspec.Struct, frozen=True, gc=False):
-    """What the device will do by itself: its agreement and typical finish. `promised` is whether the reserve holds it."""
+    """What the device will do by itself: its agreement and typical finish. `promised` is whether the reserve holds it, and
+    `displaces` the jobs of lesser classes whose promises have to be revoked for that."""
 
     agreement: float
     finish_ns: int
     promised: bool
+    displaces: tuple[int, ...] = ()
 
 
 NOT_INSURED = Insured(-1.0, 2**63 - 1, False)

@@ -15,16 +15,18 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from edge.account import local_stages
 from edge.admission import refusal
-from edge.balance import NOT_INSURED, Candidate, Insured
+from edge.attempts import Attempts, Verdict
+from edge.balance import Candidate, Insured
 from edge.cloud_way import CloudWay
+from edge.grants import Grants
 from edge.hold import HoldMargin
-from edge.insurance import insure, local_answer, rung_key
+from edge.insurance import Insurance, local_answer
 from edge.local_work import LocalWork
-from edge.nodes import MS, Node, Nodes
+from edge.nodes import MS, Nodes
 from edge.open_request import Attempt, Open, Work
 from edge.register import Register
 from shared.errors import InvariantBroken
@@ -42,27 +44,19 @@ from shared.events import (
     Received,
     Resolve,
     RowResult,
-    Send,
     SendFailed,
+    StreamClosed,
+    StreamOpened,
     Tick,
     WakeAt,
     Withdrawn,
 )
+from shared.latency import WorkKey
 from shared.plan import Plan, Rung
 from shared.request import Answer, Missed, Outcome, Rejected, Request, Superseded
+from shared.running import Launch
 from shared.scheduler import scheduler_of
 from shared.settings import EdgeSettings
-from shared.wire.messages import Bye, Cancel, Infer, ProbeReply, Refusal, Reply, Welcome
-
-MAX_ATTEMPTS = 3
-RETRY = frozenset({"overload", "credit", "expired", "failed", "hello", "contract"})
-"""Refusals after which another node may still answer."""
-REFUSALS = RETRY | {
-    "input",
-    "size",
-    "duplicate",
-    "cancelled",
-}  # others are counted as one: a node cannot fill the counters
 
 
 class Broker:
@@ -74,16 +68,21 @@ class Broker:
         self._plans = dict(plans)
         self._incarnation = incarnation
         self._guard_ns = int(settings.insurance.guard_ms * MS)
-        self.scheduler = scheduler_of(plans, "edge", settings.execution, settings.batching, settings.scheduling)
+        self.scheduler = scheduler_of(
+            plans, "edge", settings.execution, settings.batching, settings.scheduling, settings.limits.max_streams
+        )
         self._work = LocalWork(self.scheduler)
+        self._insurance = Insurance(self.scheduler, self._work, settings.insurance)
+        self._grants = Grants(self.scheduler, self._plans, self._guard_ns)
         self.nodes = Nodes(settings, tuple(plans), incarnation, rng)
-        self._ways = CloudWay(plans, incarnation, self.scheduler, int(settings.link.explore_interval_ms * MS))
         self._open = Register(settings.limits.max_open)
+        self._ways = CloudWay(plans, incarnation, self.scheduler, int(settings.link.explore_interval_ms * MS))
+        self.counters: Counter[str] = Counter()
+        self._attempts = Attempts(self._open, self.nodes, self._ways, self._work, incarnation, self.counters)
         self._last_id = 0
         self._hold = HoldMargin(int(settings.insurance.hold_ms * MS), int(settings.insurance.hold_max_ms * MS))
         self._wake_at = 0
         self._nodes_due: int | None = None
-        self.counters: Counter[str] = Counter()
 
     def handle(self, event: Event, now: int) -> list[Action]:
         """Take one event and say what is to be done. Raises `InvariantBroken` where a rule of our own is broken."""
@@ -94,7 +93,7 @@ class Broker:
             case Finished():
                 self._finished(event, now, out)
             case Received():
-                self._received(event, now, out)
+                self._settle(self._attempts.received(event, now, out), now, out)
             case Tick():
                 self._hold.woke(event.late_ns)
             case Failed():
@@ -106,12 +105,17 @@ class Broker:
             case ClientGone():
                 for open_ in self._open.of_client(event.client):
                     self._close(open_, out)
+                out += self._grants.client_gone(event.client)
+            case StreamOpened():
+                out += self._grants.opened(event)
+            case StreamClosed():
+                out += self._grants.closed(event)
             case LinkUp():
                 out += self.nodes.connected(event.link, now)
             case LinkDown():
-                self._lost(self.nodes.disconnected(event.link), now, out)
+                self._settle(self._attempts.lost(self.nodes.disconnected(event.link), now, out), now, out)
             case SendFailed():
-                self._send_failed(event, now, out)
+                self._settle(self._attempts.unsent(event, now, out), now, out)
             case ClockJumped():
                 self._jumped(now, out)
         self._timers_due(now, out)
@@ -132,6 +136,8 @@ class Broker:
             decide_by=request.deadline_ns - self._guard_ns,
             now=now,
         )
+        if request.stream:
+            self.scheduler.streams.arrived((request.client, request.stream), request.scheduled_ns, now)
         if plan is None or why is not None:
             out.append(Resolve(request.client, request.sequence, why or Rejected("no-route")))
             return
@@ -149,15 +155,17 @@ class Broker:
             return
         self._open.add(open_)
         if open_.rung is not None:
-            self._queue_rung(open_, insured)
+            self._insurance.queue(open_, insured, now, cloud=way is not None and not exploring)
+            for job in insured.displaces:
+                self._revoked(job, now, out)
         if way is not None:
-            self._try(open_, way, exploring, now, out)
+            self._attempts.begin(open_, way, exploring, now, out)
         self._reconsider(open_, now, out)
 
     def _choose(self, open_: Open, now: int) -> tuple[Candidate | None, Insured, bool]:
         """The rung, the way through the cloud, and whether that is only explored. Work before sending counts against the
         rung: a route whose head would cost the promise is none."""
-        rung, insured = insure(self.scheduler, open_, 0, now)
+        rung, insured = self._insurance.choose(open_, 0, now)
         nodes = self.nodes.usable(open_.request.plan)
         rungs: dict[int, tuple[Rung | None, Insured]] = {}
         for index in range(len(open_.plan.routes)) if nodes else ():
@@ -166,7 +174,7 @@ class Broker:
                 rungs[index] = (rung, insured)
                 continue
             before = self.scheduler.latency.pessimistic(head[0], open_.request.rows)
-            other = insure(self.scheduler, open_, before, now)
+            other = self._insurance.choose(open_, before, now)
             if other[1].promised or not insured.promised:
                 rungs[index] = other
         way, exploring = self._ways.find(open_, nodes, rungs, insured, now)
@@ -176,27 +184,44 @@ class Broker:
 
     # --- work for the device ------------------------------------------------------------------------------------------
 
-    def _queue_rung(self, open_: Open, insured: Insured) -> None:
-        if open_.rung is None:
-            raise InvariantBroken(f"request {open_.id} has no rung to queue")
-        key = rung_key(open_, open_.rung)
-        by = open_.resolve_by
-        open_.rung_job = self._work.queue((open_.id, 0), open_.request, key, None, by, promised=insured.promised)
-        open_.rung_work = Work.QUEUED if open_.rung_job else Work.FAILED
-        if not open_.rung_job:
-            open_.trouble = "the device's queue is full"
-
     def _schedule(self, now: int, out: list[Action]) -> None:
         decision = self.scheduler.schedule(now)
+        while not decision.final:
+            for job in decision.revoked:
+                self._revoked(job.id, now, out)
+            for launch in decision.overdue:
+                self._overdue(launch, now, out)
+            decision = self.scheduler.schedule(now)
         for run in decision.runs:
             for row in run.rows:
                 number, attempt = self._work.owner(row.job)
                 open_ = self._open.get(number)
                 if open_ is not None and not attempt:
-                    open_.rung_work = Work.RUNNING
+                    self._insurance.began(open_, WorkKey(run.contract, run.range), now)
             out.append(run)
         for job in decision.expired:
             self._job_lost(job.id, "the device had no time left", now, out)
+
+    def _revoked(self, job: int, now: int, out: list[Action]) -> None:
+        """A promise cannot be kept beside more important ones, or on a device that has slowed down."""
+        self.scheduler.cancel(job)
+        open_, attempt = self._owner(job)
+        if open_ is None or attempt is not None:
+            return
+        self.counters["revoked"] += 1
+        self._insurance.demote(open_, now)
+        self._reconsider(open_, now, out)
+
+    def _overdue(self, launch: Launch, now: int, out: list[Action]) -> None:
+        """An executor is stuck: what it holds is run again on another, where there is one."""
+        self.counters["overdue"] += 1
+        for job in launch.jobs:
+            number, attempt = self._work.owner(job.id)
+            open_ = self._open.get(number)
+            if open_ is not None and not attempt and self._insurance.move(open_, now):
+                abort = self._work.cancel(job.id)
+                if abort is not None:
+                    out.append(abort)
 
     def _owner(self, job: int) -> tuple[Open | None, Attempt | None]:
         number, attempt = self._work.settle(job)
@@ -205,6 +230,7 @@ class Broker:
 
     def _finished(self, event: Finished, now: int, out: list[Action]) -> None:
         launch, _ = self.scheduler.ended(event.run, event.ended_ns - event.began_ns)
+        out += self._grants.speed_changed(now)
         results = {r.job: r for r in event.results}
         for job in launch.jobs:
             result = results.get(job.id) or RowResult(job.id, (), "the executor gave no result")
@@ -216,19 +242,15 @@ class Broker:
             if open_ is None:
                 continue
             if attempt is None:
-                open_.rung_work = Work.DONE
-                open_.ran = (event.began_ns, event.ended_ns)
+                self._insurance.ended(open_, event.began_ns, event.ended_ns)
                 self._consider(open_, local_answer(open_, result.outputs, now), now, out)
-            elif attempt.alive:
-                attempt.head = (event.began_ns, event.ended_ns, event.codec_ns)
-                open_.encoded[attempt.route_index] = result.outputs
-                if attempt.node in self.nodes.usable(open_.request.plan):
-                    out.append(self._ways.ask(open_, attempt, now))
-                else:
-                    self._attempt_over(open_, attempt, now, out)
+            else:
+                span = (event.began_ns, event.ended_ns, event.codec_ns)
+                self._settle(self._attempts.head_done(open_, attempt, span, result.outputs, now, out), now, out)
 
     def _failed(self, event: Failed, now: int, out: list[Action]) -> None:
         launch, _ = self.scheduler.failed(event.run, now)
+        out += self._grants.speed_changed(now)
         for job in launch.jobs:
             self._job_lost(job.id, event.detail or event.reason, now, out)
 
@@ -245,129 +267,13 @@ class Broker:
 
     # --- attempts through the cloud -----------------------------------------------------------------------------------
 
-    def _try(self, open_: Open, way: Candidate, exploring: bool, now: int, out: list[Action]) -> None:
-        attempt = Attempt(len(open_.attempts) + 1, way, exploring=exploring)
-        open_.attempts.append(attempt)
-        head = self._ways.head(open_, way.index)
-        if head is None:
-            out.append(self._ways.ask(open_, attempt, now))
-            return
-        key, coding = head
-        by = open_.resolve_by - 1  # before its own rung
-        attempt.job = self._work.queue((open_.id, attempt.number), open_.request, key, coding, by, promised=False)
-        attempt.alive = attempt.job != 0
-
-    def _attempt_over(self, open_: Open, attempt: Attempt, now: int, out: list[Action]) -> None:
-        """An attempt failed."""
-        attempt.alive = False
-        self._elsewhere(open_, attempt, now, out)
-
-    def _elsewhere(self, open_: Open, attempt: Attempt, now: int, out: list[Action]) -> None:
-        """Nobody should wait for this attempt: try another node with what is already encoded, if there is time."""
-        attempt.awaited = False
-        if len(open_.attempts) < MAX_ATTEMPTS:
-            insured = NOT_INSURED
-            if open_.rung is not None and (open_.held is not None or open_.waiting_rung):
-                insured = Insured(open_.rung.agreement, open_.resolve_by, True)
-            nodes = [n for n in self.nodes.usable(open_.request.plan) if n is not attempt.node]
-            way, exploring = self._ways.find(open_, nodes, range(len(open_.plan.routes)), insured, now)
-            if way is not None:
-                self._try(open_, way, exploring, now, out)
-        self._reconsider(open_, now, out)
-
-    def _received(self, event: Received, now: int, out: list[Action]) -> None:
-        node = self.nodes.of_link(event.link)
-        message = event.message
-        if node is None:
-            self.counters["unknown-link"] += 1
-            return
-        if event.link == node.data:
-            self.nodes.moved(node)
-        match message:
-            case Reply():
-                self._reply(node, message, event, now, out)
-            case Refusal():
-                self._refused(node, message, now, out)
-            case ProbeReply():
-                out += self.nodes.probed(node, message, now)
-            case Welcome():
-                if event.link == node.data and self.nodes.welcomed(node, message, now):
-                    self._lost(node, now, out)
-            case Bye():
-                out += self.nodes.left(node, message.reason, now)
-                self._lost(node, now, out)
-            case _:
-                self.counters["unexpected-message"] += 1
-
-    def _answered(self, node: Node, message: Reply | Refusal, now: int) -> tuple[Open | None, Attempt | None]:
-        """Settle an attempt's credit and learn its load; the request and attempt where they are still wanted."""
-        mine = message.incarnation == self._incarnation
-        sent = node.out.pop((message.sequence, message.attempt), None) if mine else None
-        node.load(message.load)
-        if sent is None:
-            self.counters["unknown-reply"] += 1
-            return None, None
-        node.offset.peer_sent(message.sent_ns, now)
-        if isinstance(message, Reply):
-            node.answered(sent, sum(message.stages.values()), now)
-        elif message.reason == "expired":
-            node.answered(sent, 0, now)
-        open_ = self._open.get(message.sequence)
-        attempt = open_.attempt(message.attempt) if open_ is not None else None
-        if attempt is None or not attempt.alive or attempt.node is not node:
-            self.counters["late-reply"] += 1
-            return None, None
-        return open_, attempt
-
-    def _reply(self, node: Node, message: Reply, event: Received, now: int, out: list[Action]) -> None:
-        open_, attempt = self._answered(node, message, now)
-        if open_ is None or attempt is None:
-            return
-        answer = self._ways.answer(open_, attempt, message, event.frames, now)
-        attempt.alive = False
-        if answer is None:
-            self.counters["wrong-reply"] += 1
-            self._attempt_over(open_, attempt, now, out)
-        else:
-            self._consider(open_, answer, now, out)
-
-    def _refused(self, node: Node, message: Refusal, now: int, out: list[Action]) -> None:
-        self.counters[f"refused-{message.reason if message.reason in REFUSALS else 'other'}"] += 1
-        if message.reason == "hello":
-            out += self.nodes.unknown_to(node, now)
-        open_, attempt = self._answered(node, message, now)
-        if open_ is None or attempt is None:
-            return
-        attempt.alive = False
-        if message.reason in RETRY:
-            self._attempt_over(open_, attempt, now, out)
-        else:
-            self._reconsider(open_, now, out)
-
-    def _send_failed(self, event: SendFailed, now: int, out: list[Action]) -> None:
-        self.counters["send-failed"] += 1
-        node = self.nodes.of_link(event.link)
-        if node is None or not isinstance(event.message, Infer):
-            return
-        node.out.pop((event.message.sequence, event.message.attempt), None)
-        open_ = self._open.get(event.message.sequence)
-        attempt = open_.attempt(event.message.attempt) if open_ is not None else None
-        if open_ is not None and attempt is not None and attempt.alive:
-            self._attempt_over(open_, attempt, now, out)
-
-    def _lost(self, node: Node | None, now: int, out: list[Action]) -> None:
-        """What was sent to this node will not come."""
-        if node is not None:
-            self._give_up(node, now, out, lost=True)
-
-    def _give_up(self, node: Node, now: int, out: list[Action], *, lost: bool) -> None:
-        """Nobody waits for this node any more. What is out at a node that is only stalled, not lost, may still come, and
-        where nothing else is under way it is hoped for."""
-        for open_ in self._open:
-            for attempt in [a for a in open_.attempts if a.alive and a.node is node and a.sent_ns]:
-                if lost or attempt.awaited:
-                    attempt.alive = not lost
-                    self._elsewhere(open_, attempt, now, out)
+    def _settle(self, verdicts: Iterable[Verdict], now: int, out: list[Action]) -> None:
+        """Attempts have come to something, or to nothing."""
+        for open_, answer in verdicts:
+            if answer is None:
+                self._reconsider(open_, now, out)
+            elif open_.id in self._open:
+                self._consider(open_, answer, now, out)
 
     # --- outcomes -----------------------------------------------------------------------------------------------------
 
@@ -386,12 +292,16 @@ class Broker:
         """Something that might have answered will not. Deliver what is held where nothing better can come."""
         if open_.id not in self._open:
             return
-        to_come = open_.best_to_come()
         if open_.held is not None:
-            if to_come <= open_.held.agreement or now >= open_.hold_until:
+            if open_.best_to_come() <= open_.held.agreement or now >= open_.hold_until:
                 self._deliver_held(open_, now, out)
         elif open_.hopeless():
-            self._resolve(open_, Missed(open_.stage_at_fault(), open_.trouble), out)
+            if open_.revoked and not open_.attempts:
+                self._resolve(open_, Rejected("revoked", open_.trouble), out)
+            else:
+                self._resolve(open_, Missed(open_.stage_at_fault(), open_.trouble), out)
+        elif not open_.cloud_hoped():
+            self._insurance.hasten(open_)
 
     def _deliver_held(self, open_: Open, now: int, out: list[Action]) -> None:
         held = open_.held
@@ -412,12 +322,7 @@ class Broker:
         """Forget a request: cancel what still works for it."""
         self._open.remove(open_)
         unwanted = [open_.rung_job] if open_.waiting_rung else []
-        for attempt in open_.attempts:
-            if attempt.alive and attempt.sent_ns == 0:
-                unwanted.append(attempt.job)
-            elif attempt.alive and not attempt.exploring:
-                out.append(Send(attempt.node.data, Cancel(self._incarnation, open_.id, attempt.number)))
-            attempt.alive = False
+        unwanted += self._attempts.end(open_, out)
         out += [abort for job in unwanted if (abort := self._work.cancel(job)) is not None]
 
     def _supersede(self, request: Request, now: int, out: list[Action]) -> None:
@@ -434,26 +339,21 @@ class Broker:
             if open_ is None:
                 continue
             if now >= open_.resolve_by or (open_.held is not None and now >= open_.hold_until):
-                self._cloud_silent(open_, now)
+                self._attempts.silent(open_, now)
                 self._end(open_, Missed(open_.stage_at_fault(), open_.trouble), now, out)
         if self._nodes_due is not None and now >= self._nodes_due:
             actions, lost, stalled = self.nodes.tick(now)
             out += actions
             for node in lost:
-                self._lost(node, now, out)
+                self._settle(self._attempts.lost(node, now, out), now, out)
             for node in stalled:
-                self._give_up(node, now, out, lost=False)
-
-    def _cloud_silent(self, open_: Open, now: int) -> None:
-        """The cloud did not answer in time: what that says about the link."""
-        for attempt in open_.attempts:
-            if attempt.alive and attempt.sent_ns:
-                attempt.node.estimate.gave_up(attempt.nbytes, now - attempt.sent_ns - attempt.node_ns)
+                self._settle(self._attempts.stalled(node, now, out), now, out)
 
     def _jumped(self, now: int, out: list[Action]) -> None:
         """The host was suspended: everything is expired, and no clock offset holds any more."""
         for node in self.nodes.by_name.values():
             node.offset.reset()
+        self.scheduler.streams.forget_times()
         for open_ in self._open:
             self._end(open_, Missed("client", "the host was suspended"), now, out)
 

@@ -1,4 +1,12 @@
-"""The local work that answers a request whatever the network does: which rung of the ladder, and its answer."""
+"""The local work that answers a request whatever the network does: which rung, whether it is promised, and its answer.
+
+A rung is *promised* where the forward schedule keeps it beside all that is promised already and the frames that are
+expected of streams as important. Where none can be, promises of lesser classes are displaced for the cheapest (for a frame of
+a stream, for the one that the stream was granted); where that does not help either, the rung that is soonest done is taken
+unpromised if it is likely to be in time: a request that breaks nobody else's promise is tried, not refused. A rung that has a
+cheaper one below it is promised only if it would be in time even as slow as it was at its worst of late: there is no need to
+risk the answer for a better one.
+"""
 
 from __future__ import annotations
 
@@ -6,45 +14,144 @@ from collections.abc import Sequence
 
 from edge.account import local_stages
 from edge.balance import NOT_INSURED, Insured
-from edge.open_request import Open
+from edge.late import LateStart
+from edge.local_work import LocalWork
+from edge.open_request import Open, Work
 from shared.errors import InvariantBroken
 from shared.latency import WorkKey
-from shared.plan import Rung, SegmentRange
+from shared.plan import Plan, Rung, SegmentRange
 from shared.request import Answer, Array, Buffer
 from shared.reserve import Promise
 from shared.scheduler import Scheduler
+from shared.settings import Insurance as Settings
+
+MS = 1_000_000
 
 
-def rung_key(open_: Open, rung: Rung) -> WorkKey:
-    """What running `rung` for this request is timed by."""
-    segments = len(open_.plan.programs[rung.program].segments)
-    return WorkKey(open_.request.plan, SegmentRange(rung.program, 0, segments))
+def rung_key(contract: str, plan: Plan, rung: Rung) -> WorkKey:
+    """What running `rung` is timed by."""
+    return WorkKey(contract, SegmentRange(rung.program, 0, len(plan.programs[rung.program].segments)))
 
 
-def insure(scheduler: Scheduler, open_: Open, before_ns: int, now: int) -> tuple[Rung | None, Insured]:
-    """The best rung that can be promised by `resolve_by`, after `before_ns` of the request's own other work.
+class Insurance:
+    """Rungs of all open requests of one edge. It keeps no books of its own but those of when rungs are warm."""
 
-    A rung that has a cheaper one below it is promised only if it would be in time even as slow as it was at its worst of
-    late: there is no need to risk the answer for a better one. Where none can be promised, the one that is soonest done is
-    taken unpromised if it is likely to be in time: a request that breaks nobody else's promise is tried, not refused.
-    """
-    request = open_.request
-    wait = scheduler.predicted_wait(now)
-    likely: tuple[Rung, int] | None = None
-    cheapest = open_.plan.ladder[-1] if open_.plan.ladder else None
-    for rung in open_.plan.ladder:
-        key = rung_key(open_, rung)
-        typical = scheduler.latency.typical(key, request.rows)
-        slow = scheduler.latency.pessimistic if rung is cheapest else scheduler.latency.worst
-        work = Promise(0, before_ns + slow(key, request.rows), open_.resolve_by, 0, request.priority)
-        if scheduler.can_promise(now, work):
-            return rung, Insured(rung.agreement, now + wait + before_ns + typical, True)
-        finish = now + wait + before_ns + typical
-        if finish <= open_.resolve_by and (likely is None or finish < likely[1]):
-            likely = (rung, finish)
-    if likely is None:
-        return None, NOT_INSURED
-    return likely[0], Insured(likely[0].agreement, likely[1], False)
+    def __init__(self, scheduler: Scheduler, work: LocalWork, settings: Settings) -> None:
+        self._scheduler = scheduler
+        self._work = work
+        self._late = LateStart(int(settings.warm_ms * MS)) if settings.mode == "late" else None
+
+    def choose(self, open_: Open, before_ns: int, now: int) -> tuple[Rung | None, Insured]:
+        """The best rung that can be promised by `resolve_by`, after `before_ns` of the request's own other work; else one
+        that may be tried; else none."""
+        ladder = open_.plan.ladder
+        for rung in ladder:
+            if self._scheduler.can_promise(now, self._promise(open_, rung, before_ns)):
+                return rung, Insured(rung.agreement, self._typical(open_, rung, before_ns, now), True)
+        for rung in self._floor(open_):
+            lesser = self._scheduler.displaced(now, self._promise(open_, rung, before_ns))
+            if lesser is not None:
+                finish = self._typical(open_, rung, before_ns, now)
+                return rung, Insured(rung.agreement, finish, True, tuple(lesser))
+        return self._likely(open_, ladder, before_ns, now)
+
+    def queue(self, open_: Open, insured: Insured, now: int, *, cloud: bool) -> bool:
+        """Queue the rung that was chosen, put off where the settings ask for it and `cloud` is hoped for. False where the
+        queue is full."""
+        rung = open_.rung
+        if rung is None:
+            raise InvariantBroken(f"request {open_.id} has no rung to queue")
+        key = rung_key(open_.request.plan, open_.plan, rung)
+        by = open_.resolve_by
+        longest = self._scheduler.latency.worst(key, open_.request.rows)
+        put_off = cloud and insured.promised and self._late is not None
+        begins = self._late.begins(key, longest, by, now) if put_off and self._late is not None else 0
+        open_.planned_ns = begins + longest if begins else 0
+        open_.rung_job = self._work.queue(
+            (open_.id, 0), open_.request, key, None, by, promised=insured.promised, earliest_ns=begins
+        )
+        open_.rung_work = Work.QUEUED if open_.rung_job else Work.FAILED
+        if not open_.rung_job:
+            open_.trouble = "the device's queue is full"
+        return open_.rung_job != 0
+
+    def hasten(self, open_: Open) -> None:
+        """Nothing is hoped for from the cloud any more: what was put off may begin."""
+        if open_.planned_ns and open_.rung_work is Work.QUEUED:
+            open_.planned_ns = 0
+            self._scheduler.hasten(open_.rung_job)
+
+    def began(self, open_: Open, key: WorkKey, now: int) -> None:
+        """The rung of a request was launched."""
+        open_.rung_work = Work.RUNNING
+        if self._late is not None:
+            self._late.began(key, now)
+
+    def ended(self, open_: Open, began_ns: int, ended_ns: int) -> None:
+        """The rung of a request is done."""
+        open_.rung_work = Work.DONE
+        open_.ran = (began_ns, ended_ns)
+        if self._late is not None and open_.planned_ns:
+            self._late.ended(open_.planned_ns, ended_ns)
+
+    def demote(self, open_: Open, now: int) -> bool:
+        """The promise of a request that waits was revoked: a cheaper rung is promised, or one is tried unpromised. False
+        where nothing is likely to be in time."""
+        ladder = open_.plan.ladder
+        former = open_.rung
+        below = ladder[ladder.index(former) + 1 :] if former is not None else ()
+        open_.revoked = True
+        for rung in below:
+            if self._scheduler.can_promise(now, self._promise(open_, rung, 0)):
+                open_.rung = rung
+                insured = Insured(rung.agreement, self._typical(open_, rung, 0, now), True)
+                return self.queue(open_, insured, now, cloud=False)
+        tried, insured = self._likely(open_, below if former is None else (former, *below), 0, now)
+        if tried is None:
+            open_.rung_work = Work.FAILED
+            open_.trouble = "its promise was revoked: the device has no time left for it"
+            return False
+        open_.rung = tried
+        return self.queue(open_, insured, now, cloud=False)
+
+    def move(self, open_: Open, now: int) -> bool:
+        """The executor on which the rung of this request runs is overdue: run it again on another. False where there is
+        none, and the overdue one is waited for."""
+        if self._scheduler.executors < 2 or open_.rung is None:
+            return False
+        insured = Insured(
+            open_.rung.agreement, now, self._scheduler.can_promise(now, self._promise(open_, open_.rung, 0))
+        )
+        return self.queue(open_, insured, now, cloud=False)
+
+    def _floor(self, open_: Open) -> Sequence[Rung]:
+        """The rungs for which lesser promises are displaced: what a stream was granted, then the cheapest."""
+        ladder = open_.plan.ladder
+        granted = self._scheduler.streams.granted((open_.request.client, open_.request.stream))
+        rungs = [r for r in ladder[:-1] if granted == rung_key(open_.request.plan, open_.plan, r)]
+        return (*rungs, *ladder[-1:])
+
+    def _likely(self, open_: Open, rungs: Sequence[Rung], before_ns: int, now: int) -> tuple[Rung | None, Insured]:
+        likely: tuple[Rung, int] | None = None
+        for rung in rungs:
+            finish = self._typical(open_, rung, before_ns, now)
+            if finish <= open_.resolve_by and (likely is None or finish < likely[1]):
+                likely = (rung, finish)
+        if likely is None:
+            return None, NOT_INSURED
+        return likely[0], Insured(likely[0].agreement, likely[1], False)
+
+    def _promise(self, open_: Open, rung: Rung, before_ns: int) -> Promise:
+        latency = self._scheduler.latency
+        slow = latency.pessimistic if rung is open_.plan.ladder[-1] else latency.worst
+        key = rung_key(open_.request.plan, open_.plan, rung)
+        duration = before_ns + slow(key, open_.request.rows)
+        return Promise(0, duration, open_.resolve_by, 0, open_.request.priority)
+
+    def _typical(self, open_: Open, rung: Rung, before_ns: int, now: int) -> int:
+        key = rung_key(open_.request.plan, open_.plan, rung)
+        wait = self._scheduler.predicted_wait(now)
+        return now + wait + before_ns + self._scheduler.latency.typical(key, open_.request.rows)
 
 
 def local_answer(open_: Open, outputs: Sequence[Array | Buffer], now: int) -> Answer:

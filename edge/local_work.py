@@ -26,12 +26,20 @@ class LocalWork:
         self._last = 0
 
     def queue(
-        self, owner: Owner, request: Request, key: WorkKey, encode: Coding | None, deadline_ns: int, *, promised: bool
+        self,
+        owner: Owner,
+        request: Request,
+        key: WorkKey,
+        encode: Coding | None,
+        deadline_ns: int,
+        *,
+        promised: bool,
+        earliest_ns: int = 0,
     ) -> int:
-        """Queue work on the request's inputs; the job's number, or 0 where the queue is full."""
+        """Queue work on the request's inputs, to begin at `earliest_ns`; the job's number, or 0 where the queue is full."""
         self._last += 1
         row = Row(self._last, request.rows, request.inputs, RAW, encode)
-        job = Job(row.job, key.contract, key.range, row, deadline_ns, request.priority, promised, key)
+        job = Job(row.job, key.contract, key.range, row, deadline_ns, request.priority, promised, key, earliest_ns)
         if not self._scheduler.submit(job):
             return 0
         self._owners[row.job] = owner

@@ -68,9 +68,11 @@ class Open:
         "hold_until",
         "id",
         "plan",
+        "planned_ns",
         "ran",
         "request",
         "resolve_by",
+        "revoked",
         "rung",
         "rung_job",
         "rung_work",
@@ -87,6 +89,10 @@ class Open:
         self.rung: Rung | None = None
         self.rung_job = 0
         self.rung_work = Work.NONE
+        self.planned_ns = 0
+        """When a rung that was put off is to be done at the latest; 0 where it was not."""
+        self.revoked = False
+        """Whether its promise was revoked."""
         self.ran: tuple[int, int] = (0, 0)
         """When the rung began and ended."""
         self.attempts: list[Attempt] = []
@@ -109,6 +115,10 @@ class Open:
         cloud = max((a.route.agreement for a in self.attempts if a.alive and a.awaited), default=-1.0)
         local = self.rung.agreement if self.rung is not None and self.waiting_rung else -1.0
         return max(cloud, local)
+
+    def cloud_hoped(self) -> bool:
+        """Whether somebody waits for the cloud."""
+        return any(a.alive and a.awaited for a in self.attempts)
 
     def hopeless(self) -> bool:
         """Whether nothing is under way that could still answer."""

@@ -118,7 +118,8 @@ class Missed(msgspec.Struct, frozen=True):
 class Rejected(msgspec.Struct, frozen=True):
     """Refused at once: accepting it would have broken a promise already given, or nothing can answer it.
 
-    `reason` is a short fixed word: `input`, `overload`, `expired`, `no-route`, `too-many-open`, `duplicate`, `closed`.
+    `reason` is a short fixed word: `input`, `overload`, `revoked` (a promise had to go for more important ones), `expired`,
+    `no-route`, `too-many-open`, `duplicate`, `closed`.
     """
 
     reason: str

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 MOST_POINTS = 512
-"""Points in time at which the demand of streams is looked at. A set that needs more is close to full load and not accepted."""
+"""Points in time at which the demand of streams is looked at; a set that needs more is near full load, and not accepted."""
 
 
 class Promise(msgspec.Struct, frozen=True, gc=False):

@@ -18,6 +18,7 @@ Text = Annotated[str, Meta(min_length=1)]
 Models = Annotated[tuple[Text, ...], Meta(max_length=32)]
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 Few = Annotated[int, Meta(ge=1, le=256)]
+Cores = Annotated[tuple[Annotated[int, Meta(ge=0, le=8191)], ...], Meta(max_length=8192)]
 Megabytes = Annotated[int, Meta(ge=1, le=1 << 20)]
 Span = Annotated[float, Meta(ge=0.0, le=60_000.0)]
 Pace = Annotated[float, Meta(ge=1.0, le=60_000.0)]
@@ -65,10 +66,16 @@ class Scheduling(Group, frozen=True):
 
 
 class Insurance(Group, frozen=True):
-    """`guard_ms`: the agent resolves this much before the deadline. `hold_ms`: a local answer is held for a better one
-    until this much before that, or the measured p99.9 of a wake-up's lateness where that is more, up to `hold_max_ms`. The
-    client, which has been pushed the answer, keeps a margin of its own."""
+    """`mode`: `in_flight` runs the local answer while the cloud works; `late` puts it off as long as it can, which spares
+    energy where the cloud mostly answers, and risks an answer now and then. `warm_ms`: a rung that has not run for so long is
+    run at once all the same.
 
+    `guard_ms`: the agent resolves this much before the deadline. `hold_ms`: a local answer is held for a better one until
+    this much before that, or the measured p99.9 of a wake-up's lateness where that is more, up to `hold_max_ms`. The client,
+    which has been pushed the answer, keeps a margin of its own."""
+
+    mode: Literal["in_flight", "late"] = "in_flight"
+    warm_ms: Pace = 500.0
     guard_ms: Span = 0.5
     hold_ms: Span = 0.5
     hold_max_ms: Span = 1.0
@@ -113,6 +120,22 @@ class CloudLimits(Group, frozen=True):
     max_message_mb: Annotated[int, Meta(ge=1, le=2047)] = 64
 
 
+class Process(Group, frozen=True):
+    """What agent and node do to their own process; an embedded agent applies none of it. `switch_interval_us`: how long a
+    thread keeps the interpreter while another waits. `realtime_priority`: SCHED_FIFO for the loop and ZeroMQ's threads, 0 is
+    off. `nice`: of all threads that are not real-time, 0 leaves it. `cores`, `executor_cores`: where the loop with ZeroMQ's
+    threads, and all other threads, may run; none is anywhere. `lock_memory`: nothing that was touched is paged out.
+    `required`: refuse to start where the system does not allow what is asked, instead of saying so and going on."""
+
+    switch_interval_us: Annotated[float, Meta(ge=1.0, le=1_000_000.0)] = 100.0
+    realtime_priority: Annotated[int, Meta(ge=0, le=99)] = 0
+    nice: Annotated[int, Meta(ge=-20, le=19)] = 0
+    cores: Cores = ()
+    executor_cores: Cores = ()
+    lock_memory: bool = False
+    required: bool = False
+
+
 class NodeAddress(Group, frozen=True):
     """A cloud node that an edge may use."""
 
@@ -150,6 +173,7 @@ class EdgeSettings(Group, frozen=True):
     insurance: Insurance = Insurance()
     link: Link = Link()
     limits: EdgeLimits = EdgeLimits()
+    process: Process = Process()
 
 
 class CloudSettings(Group, frozen=True):
@@ -161,3 +185,4 @@ class CloudSettings(Group, frozen=True):
     memory: Memory = Memory()
     scheduling: Scheduling = Scheduling()
     limits: CloudLimits = CloudLimits()
+    process: Process = Process()

@@ -129,8 +129,9 @@ class Streams:
         since none is begun before an expected frame that it would make late."""
         sources = [(self._streams[id_].source, way) for id_, way in chosen.items()]
         for level in sorted({source.priority for source, _ in sources}):
-            works = [_periodic(s, s.ways[way], latency) for s, way in sources if s.priority <= level]
-            if not streams_fit(works, executors):
+            works = [(s, way) for s, way in sources if s.priority <= level]
+            periodic = [Periodic(s.period_ns, s.deadline_ns, _duration(s, way, latency)) for s, way in works]
+            if not streams_fit(periodic, executors):
                 return False
         return True
 
@@ -142,7 +143,7 @@ class Streams:
             source = stream.source
             if stream.granted is None or stream.due_ns is None or source.priority > priority:
                 continue
-            duration = latency.pessimistic(source.ways[stream.granted], source.rows)
+            duration = _duration(source, stream.granted, latency)
             late = max(stream.came)
             for due in self._dues(stream, duration, now):
                 if due + late >= until_ns:
@@ -159,7 +160,7 @@ class Streams:
         for stream in self._streams.values():
             if stream.granted is not None and stream.due_ns is not None:
                 source = stream.source
-                duration = latency.pessimistic(source.ways[stream.granted], source.rows)
+                duration = _duration(source, stream.granted, latency)
                 lapses += [due + source.deadline_ns - duration + 1 for due in self._dues(stream, duration, now)][:1]
         return min(lapses, default=None)
 
@@ -175,5 +176,7 @@ class Streams:
             yield last + count * source.period_ns
 
 
-def _periodic(source: Source, way: WorkKey, latency: Latency) -> Periodic:
-    return Periodic(source.period_ns, source.deadline_ns, latency.pessimistic(way, source.rows))
+def _duration(source: Source, way: int, latency: Latency) -> int:
+    """How long a frame may take: as for a single request, a way above the cheapest counts as slow as it was at its worst."""
+    slow = latency.pessimistic if way == len(source.ways) - 1 else latency.worst
+    return slow(source.ways[way], source.rows)

@@ -61,7 +61,7 @@ def test_relative_models_start_at_the_file(tmp_path: Path, monkeypatch: pytest.M
         ("[batching]\nmax_bach_size = 3", "batching.max_bach_size: unknown key; did you mean 'max_batch_size'?"),
         ("[bathcing]\n", "bathcing: unknown key; did you mean 'batching'?"),
         ("[[nodes]]\nname = 'a'\nendpont = 'x'", "nodes[0].endpont: unknown key; did you mean 'endpoint'?"),
-        ("[insurance]\nqqq = 1", "insurance.qqq: unknown key; known here: guard_ms, hold_ms, hold_max_ms"),
+        ("[insurance]\nqqq = 1", "insurance.qqq: unknown key; known here: mode, warm_ms, guard_ms, hold_ms, hold_max_ms"),
     ],
 )
 def test_an_unknown_key_is_refused_with_its_path_and_the_nearest_name(tmp_path: Path, text: str, expected: str) -> None:
