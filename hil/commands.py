@@ -13,6 +13,13 @@ COMMANDS = (
         requires=("zmq", "onnxruntime", "onnx", "simplejpeg", "PIL", "skimage"),
     ),
     Command(
+        "chaos",
+        "Kill and stop agent and nodes under load; hold every outcome against the books.",
+        "hil.chaos:main",
+        extra="dev",
+        requires=("zmq", "onnxruntime", "onnx", "simplejpeg"),
+    ),
+    Command(
         "verify",
         "Prove a plan on a cloud node of its own.",
         "hil.verify:main",

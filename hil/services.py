@@ -72,10 +72,28 @@ class Service:
             self._process.wait()
             self._process = None
 
+    def stop(self) -> None:
+        """SIGSTOP, where it runs: it stands still until `resume`."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT, where it runs."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
+
+    @property
+    def pid(self) -> int:
+        """Its process's number. Raises `HeadtailError` where there is none."""
+        if self._process is None:
+            raise HeadtailError(f"the process {self.name!r} was not started")
+        return self._process.pid
+
     def end(self) -> None:
         """SIGTERM, and SIGKILL where that is not enough; returns when the process has gone."""
         if self._process is None:
             return
+        self.resume()
         self._process.send_signal(signal.SIGTERM)
         try:
             self._process.wait(END_S)

@@ -140,7 +140,7 @@ def test_verbs_come_from_entry_points_in_the_order_of_their_names() -> None:
 
 def test_the_packages_of_headtail_define_the_verbs_of_the_manual() -> None:
     found = cli.commands(entry_points(group=cli.GROUP))
-    assert [command.name for command in found] == ["bench", "cloud", "demo", "edge", "inspect", "plan", "verify"]
+    assert [command.name for command in found] == ["bench", "chaos", "cloud", "demo", "edge", "inspect", "plan", "verify"]
     for command in found:
         assert command.summary.endswith(".")
         assert set(command.extra.split(",")) <= {"edge", "cloud", "plan", "demo", "dev"}
