@@ -25,7 +25,9 @@ from cloud.session import Session
 from shared.driver import Driver
 from shared.errors import SettingsError
 from shared.events import Action, Event, Run, Send, SendFailed
-from shared.process import OwnProcess
+from shared.lateness import LatenessFigures
+from shared.process_host import Adaptation
+from shared.process_settings import Effect
 from shared.settings import CloudSettings
 from shared.settings_file import load_cloud
 from shared.signals import stop_on_signals
@@ -35,13 +37,16 @@ from shared.workshop import Workshop
 
 
 class NodeStats(msgspec.Struct, frozen=True):
-    """What a node tells of itself when it ends. `counters` are the session's, `wire` the messages refused by reason."""
+    """What a node tells of itself when it ends. `counters` are the session's, `wire` the messages refused by reason,
+    `lateness` how late the loop handled its wake-ups, `process` what became of the settings of the process."""
 
     node: str
     incarnation: int
     launches: tuple[LaunchCount, ...]
     counters: dict[str, int]
     wire: dict[str, int]
+    lateness: LatenessFigures = LatenessFigures()
+    process: tuple[Effect, ...] = ()
 
 
 class Node:
@@ -50,6 +55,7 @@ class Node:
     def __init__(self, settings: CloudSettings) -> None:
         self._name = settings.node.name
         self._incarnation = time.time_ns()
+        self._process = Adaptation(settings.process)
         self._launches = Launches()
         self._shop = Workshop(
             settings.node.models,
@@ -70,8 +76,12 @@ class Node:
             self._perform,
             completions=(self._shop.finished,),
             transports=(self._router,),
-            own_process=OwnProcess(),
+            own_process=self._process.interpreter(),
         )
+
+    def adapt(self) -> None:
+        """Do to this process what its settings ask, on the thread that will call `run`. Raises `SettingsError`."""
+        self._process.apply()
 
     @property
     def endpoint(self) -> str:
@@ -109,7 +119,15 @@ class Node:
     def stats(self) -> NodeStats:
         """What came so far."""
         counters = dict(self._session.counters)
-        return NodeStats(self._name, self._incarnation, self._launches.counts(), counters, dict(self._router.counters))
+        return NodeStats(
+            self._name,
+            self._incarnation,
+            self._launches.counts(),
+            counters,
+            dict(self._router.counters),
+            self._driver.lateness.figures(),
+            self._process.effects,
+        )
 
     def _perform(self, action: Action) -> Event | None:
         if isinstance(action, Send):
@@ -132,6 +150,7 @@ def main(
     if len(group.name) > MAX_WORD:
         raise SettingsError(f"--name: {len(group.name)} characters; expected at most {MAX_WORD}")
     node = Node(msgspec.structs.replace(settings, node=group))
+    node.adapt()
     stop_on_signals(node.stop)
     models = ", ".join(node.models)
     print(f"ready {node.endpoint} {group.name} (incarnation {node.incarnation}): {models}", flush=True)  # noqa: T201

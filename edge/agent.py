@@ -22,7 +22,9 @@ from edge.front import Front
 from edge.host import Host
 from shared.driver import Driver
 from shared.events import Action, Event, Send, SendFailed
-from shared.process import OwnProcess
+from shared.lateness import LatenessFigures
+from shared.process_host import Adaptation
+from shared.process_settings import Effect
 from shared.settings import EdgeSettings
 from shared.settings_file import load_edge
 from shared.signals import stop_on_signals
@@ -35,7 +37,8 @@ SEND_MARK = 256
 
 class AgentStats(msgspec.Struct, frozen=True):
     """What an agent tells of itself when it ends. `counters` are the broker's, `refused` what clients were refused, by
-    reason, `wire` the messages of clients and nodes that were no messages, by reason."""
+    reason, `wire` the messages of clients and nodes that were no messages, by reason, `lateness` how late the loop handled
+    its wake-ups, `process` what became of the settings of the process."""
 
     agent: str
     incarnation: int
@@ -43,6 +46,8 @@ class AgentStats(msgspec.Struct, frozen=True):
     counters: dict[str, int]
     refused: dict[str, int]
     wire: dict[str, int]
+    lateness: LatenessFigures = LatenessFigures()
+    process: tuple[Effect, ...] = ()
 
 
 class Agent:
@@ -51,6 +56,7 @@ class Agent:
     def __init__(self, settings: EdgeSettings) -> None:
         self._name = settings.agent.name
         self.incarnation = time.time_ns()
+        self._process = Adaptation(settings.process)
         self._host = Host(settings, self.incarnation)
         try:
             self._front = Front(settings, self._host.plans, self.incarnation, self._host.broker)
@@ -68,8 +74,12 @@ class Agent:
             self._perform,
             completions=(self._host.finished,),
             transports=(self._host.nodes, self._clients),
-            own_process=OwnProcess(),
+            own_process=self._process.interpreter(),
         )
+
+    def adapt(self) -> None:
+        """Do to this process what its settings ask, on the thread that will call `run`. Raises `SettingsError`."""
+        self._process.apply()
 
     @property
     def endpoint(self) -> str:
@@ -106,6 +116,8 @@ class Agent:
             dict(self._host.broker.counters),
             dict(self._front.refused),
             wire,
+            self._driver.lateness.figures(),
+            self._process.effects,
         )
 
     def _perform(self, action: Action) -> Event | None:
@@ -123,7 +135,7 @@ def main(
     settings = load_edge(config)
     group = msgspec.structs.replace(settings.agent, endpoint=endpoint or settings.agent.endpoint)
     agent = Agent(msgspec.structs.replace(settings, agent=group))
-
+    agent.adapt()
     stop_on_signals(agent.stop)
     models = ", ".join(agent.models)
     sys.stdout.write(f"ready {agent.endpoint} {group.name} (incarnation {agent.incarnation}): {models}\n")

@@ -7,18 +7,24 @@ threads of their own, as in the agent's process; the transports live in the clie
 from __future__ import annotations
 
 import time
+import warnings
 
 from edge.client_loop import Parts
 from edge.direct import Direct
 from edge.host import Host
 from edge.outcomes import Outcomes
+from shared.process_settings import check_untouched
 from shared.settings import EdgeSettings
 from shared.settings_check import check
 
 
 def embedded_parts(settings: EdgeSettings, name: str) -> Parts:
-    """The parts of a client that carries its agent. Raises `SettingsError`, `BundleError`, `UserError`."""
+    """The parts of a client that carries its agent. Raises `SettingsError`, `BundleError`, `UserError`, and warns where the
+    settings ask something of the process, which is the application's."""
     check(settings)
+    untouched = check_untouched(settings.process)
+    if untouched:
+        warnings.warn(untouched, stacklevel=3)
     host = Host(settings, time.time_ns())
     outcomes = Outcomes(name, settings.limits.max_open)
     machine = Direct(name, outcomes, host.broker, host.models, settings.scheduling.priority_levels)

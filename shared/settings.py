@@ -19,6 +19,7 @@ Models = Annotated[tuple[Text, ...], Meta(max_length=32)]
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 Few = Annotated[int, Meta(ge=1, le=256)]
 Cores = Annotated[tuple[Annotated[int, Meta(ge=0, le=8191)], ...], Meta(max_length=8192)]
+Cores = Annotated[tuple[Annotated[int, Meta(ge=0, le=8191)], ...], Meta(max_length=8192)]
 Megabytes = Annotated[int, Meta(ge=1, le=1 << 20)]
 Span = Annotated[float, Meta(ge=0.0, le=60_000.0)]
 Pace = Annotated[float, Meta(ge=1.0, le=60_000.0)]
@@ -136,6 +137,22 @@ class Process(Group, frozen=True):
     required: bool = False
 
 
+class Process(Group, frozen=True):
+    """What agent and node do to their own process; an embedded agent applies none of it. `switch_interval_us`: how long a
+    thread keeps the interpreter while another waits. `realtime_priority`: SCHED_FIFO for the loop and ZeroMQ's threads, 0 is
+    off. `nice`: of all threads that are not real-time, 0 leaves it. `cores`, `executor_cores`: where the loop with ZeroMQ's
+    threads, and all other threads, may run; none is anywhere. `lock_memory`: nothing that was touched is paged out.
+    `required`: refuse to start where the system does not allow what is asked, instead of saying so and going on."""
+
+    switch_interval_us: Annotated[float, Meta(ge=1.0, le=1_000_000.0)] = 100.0
+    realtime_priority: Annotated[int, Meta(ge=0, le=99)] = 0
+    nice: Annotated[int, Meta(ge=-20, le=19)] = 0
+    cores: Cores = ()
+    executor_cores: Cores = ()
+    lock_memory: bool = False
+    required: bool = False
+
+
 class NodeAddress(Group, frozen=True):
     """A cloud node that an edge may use."""
 
@@ -174,6 +191,7 @@ class EdgeSettings(Group, frozen=True):
     link: Link = Link()
     limits: EdgeLimits = EdgeLimits()
     process: Process = Process()
+    process: Process = Process()
 
 
 class CloudSettings(Group, frozen=True):
@@ -185,4 +203,5 @@ class CloudSettings(Group, frozen=True):
     memory: Memory = Memory()
     scheduling: Scheduling = Scheduling()
     limits: CloudLimits = CloudLimits()
+    process: Process = Process()
     process: Process = Process()

@@ -131,6 +131,9 @@ def _check_rules(settings: msgspec.Struct) -> None:
     elif isinstance(settings, CloudSettings):
         _require_endpoint("node.endpoint", settings.node.endpoint, binds=True)
         _require_distinct("node.models", settings.node.models)
+    if isinstance(settings, EdgeSettings | CloudSettings):
+        _require_distinct("process.cores", settings.process.cores)
+        _require_distinct("process.executor_cores", settings.process.executor_cores)
 
 
 def _require_endpoint(path: str, endpoint: str, *, binds: bool) -> None:
@@ -139,8 +142,8 @@ def _require_endpoint(path: str, endpoint: str, *, binds: bool) -> None:
         raise SettingsError(f"{path}: is {endpoint!r}; expected {expected}")
 
 
-def _require_distinct(path: str, values: Iterable[str]) -> None:
-    seen: set[str] = set()
+def _require_distinct(path: str, values: Iterable[str] | Iterable[int]) -> None:
+    seen: set[str | int] = set()
     for value in values:
         if value in seen:
             raise SettingsError(f"{path}: {value!r} is there twice; expected each once")

@@ -54,6 +54,11 @@ class ServiceProcess:
             raise AssertionError(f"not ready: {line!r} {errors}")
         return line.split()[1]
 
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
     def kill(self) -> None:
         """SIGKILL; returns when it is gone."""
         self._process.kill()

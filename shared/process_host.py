@@ -1,0 +1,119 @@
+"""The kernel behind `shared.process_settings`, and the few lines with which an agent or a node asks it.
+
+Python has no call for mlockall, so that the C library is called. Pages are locked as they are touched (MCL_ONFAULT): what
+has been warmed stays, and stacks and arenas that were only reserved take no memory. Locking whole mappings at once was
+rejected: a process with onnxruntime in it reserves far more than it uses.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import sys
+import threading
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from shared.process import OwnProcess
+from shared.process_settings import Effect, Host, Limits, apply, check_cores
+from shared.settings import Process
+
+_CAP_IPC_LOCK = 14
+_CAP_SYS_NICE = 23
+_LOCK_CURRENT, _LOCK_FUTURE, _LOCK_ON_FAULT = 1, 2, 4
+
+
+class LinuxHost:
+    """`Host` for the process that calls it. `proc` is where /proc is mounted."""
+
+    def __init__(self, proc: Path = Path("/proc")) -> None:
+        self._own = proc / "self"
+
+    def cores(self) -> frozenset[int]:
+        """Cores that this process may use."""
+        return frozenset(os.sched_getaffinity(0))
+
+    def limits(self) -> Limits:
+        """The limits that hold now."""
+        held = self._capabilities()
+        ceiling = _soft(resource.RLIMIT_NICE)
+        memlock = _soft(resource.RLIMIT_MEMLOCK)
+        return Limits(
+            rtprio=_soft(resource.RLIMIT_RTPRIO),
+            nice=None if ceiling is None else min(0, 20 - ceiling),
+            memlock_kb=None if memlock is None else memlock >> 10,
+            sys_nice=bool(held >> _CAP_SYS_NICE & 1),
+            ipc_lock=bool(held >> _CAP_IPC_LOCK & 1),
+        )
+
+    def own_thread(self) -> int:
+        """Id of the calling thread."""
+        return threading.get_native_id()
+
+    def threads(self) -> Mapping[int, str]:
+        """Names of all threads of this process by their ids."""
+        names: dict[int, str] = {}
+        for task in (self._own / "task").iterdir():
+            try:
+                names[int(task.name)] = (task / "comm").read_text().rstrip("\n")
+            except OSError:
+                continue  # it has ended
+        return names
+
+    def set_realtime(self, thread: int, priority: int) -> None:
+        """SCHED_FIFO; threads that this one makes later stay ordinary."""
+        os.sched_setscheduler(thread, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(priority))
+
+    def set_nice(self, thread: int, nice: int) -> None:
+        """A nice value for one thread."""
+        os.setpriority(os.PRIO_PROCESS, thread, nice)
+
+    def set_cores(self, thread: int, cores: Collection[int]) -> None:
+        """Keep one thread on some cores."""
+        os.sched_setaffinity(thread, cores)
+
+    def lock_memory(self) -> None:
+        """Keep all pages in memory that are touched, now or later."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.mlockall(_LOCK_CURRENT | _LOCK_FUTURE | _LOCK_ON_FAULT) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+
+    def _capabilities(self) -> int:
+        for line in (self._own / "status").read_text().splitlines():
+            if line.startswith("CapEff:"):
+                return int(line.split()[1], 16)
+        return 0
+
+
+class Adaptation:
+    """A process of our own made to fit its settings. `effects` says what became of each that asks something.
+
+    Raises `SettingsError` at once where they name a core that the process may not use.
+    """
+
+    def __init__(self, settings: Process, host: Host | None = None) -> None:
+        self._settings = settings
+        self._host = host or LinuxHost()
+        self.effects: tuple[Effect, ...] = ()
+        check_cores(settings, self._host)
+
+    def interpreter(self) -> OwnProcess:
+        """What the loop does to interpreter and allocator while it runs."""
+        return OwnProcess(self._settings.switch_interval_us)
+
+    def apply(self) -> None:
+        """On the loop's thread, when all others are there: ask the system, and say on stderr what could not be had.
+
+        Raises `SettingsError` where something could not be had and is `required`.
+        """
+        self.effects = apply(self._settings, self._host)
+        for effect in self.effects:
+            if not effect.in_force:
+                sys.stderr.write(f"headtail: {effect}\n")
+
+
+def _soft(which: int) -> int | None:
+    soft = resource.getrlimit(which)[0]
+    return None if soft == resource.RLIM_INFINITY else soft

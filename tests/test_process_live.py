@@ -1,0 +1,70 @@
+"""Agent and node as real processes that do to themselves what their settings ask, whatever this machine allows."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+from processes import ANY_PORT, ServiceProcess, cloud_settings, edge_settings, refused
+from tiny import make_bundle
+
+from cloud.node import NodeStats
+from edge.agent import AgentStats
+from edge.client import Client
+from shared.errors import SettingsError
+from shared.settings import AgentGroup, EdgeSettings, Process
+
+FIRST = min(os.sched_getaffinity(0))
+ASKS = f"[process]\ncores = [{FIRST}]\nnice = 3\nrealtime_priority = 1\nlock_memory = true\n"
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_bundle(tmp_path_factory.mktemp("bundles"), "chain")
+
+
+def settings_of(verb: str, bundle: Path, tmp_path: Path) -> str:
+    if verb == "edge":
+        return edge_settings(f"ipc://{tmp_path}/agent", [bundle])
+    return cloud_settings([bundle])
+
+
+@pytest.mark.parametrize("verb", ["edge", "cloud"])
+def test_each_setting_is_in_force_or_told_on_stderr_and_all_are_in_the_stats(
+    verb: str, bundle: Path, tmp_path: Path
+) -> None:
+    settings = settings_of(verb, bundle, tmp_path) + ASKS
+    options = ("--stats",) if verb == "edge" else ("--stats", "--endpoint", ANY_PORT)
+    with ServiceProcess(verb, tmp_path, settings, *options) as process:
+        cores = os.sched_getaffinity(process.pid)
+        status, output, errors = process.end()
+    assert status == 0
+    assert cores == {FIRST}
+    kind = AgentStats if verb == "edge" else NodeStats
+    stats = msgspec.json.decode(output.splitlines()[-1], type=kind)
+    asked = ["process.cores", "process.nice", "process.realtime_priority", "process.lock_memory"]
+    assert [effect.setting for effect in stats.process] == asked
+    assert errors.splitlines() == [f"headtail: {effect}" for effect in stats.process if not effect.in_force]
+
+
+@pytest.mark.parametrize("verb", ["edge", "cloud"])
+def test_a_core_that_is_not_there_is_refused_in_one_line(verb: str, bundle: Path, tmp_path: Path) -> None:
+    settings = settings_of(verb, bundle, tmp_path) + "[process]\nexecutor_cores = [8191]\n"
+    status, errors = refused(verb, tmp_path, settings)
+    assert status == 2
+    (line,) = errors.splitlines()
+    assert "process.executor_cores: names core 8191" in line
+
+
+def test_an_application_with_an_embedded_agent_is_left_alone_and_told_so(bundle: Path) -> None:
+    before = os.sched_getaffinity(0), os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0)
+    process = Process(nice=3, cores=(FIRST,))
+    settings = EdgeSettings(agent=AgentGroup(models=(str(bundle),)), process=process)
+    with pytest.warns(UserWarning, match=r"process\.cores, process\.nice: not applied"):
+        client = Client.embedded(settings)
+    client.close()
+    assert (os.sched_getaffinity(0), os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0)) == before
+    with pytest.raises(SettingsError, match=r"process\.required"):
+        Client.embedded(msgspec.structs.replace(settings, process=Process(nice=3, required=True)))
