@@ -24,6 +24,7 @@ from shared.events import (
     Event,
     Failed,
     Finished,
+    Granted,
     Hold,
     LinkDown,
     LinkUp,
@@ -34,6 +35,8 @@ from shared.events import (
     Run,
     Send,
     SendFailed,
+    StreamClosed,
+    StreamOpened,
     Tick,
     WakeAt,
 )
@@ -105,6 +108,7 @@ class Pair:
         self.now = START_NS
         self.delivered: dict[int, list[tuple[int, Outcome]]] = {}
         self.held: dict[int, list[tuple[int, Answer]]] = {}
+        self.granted: dict[int, list[Granted]] = {}
         self.ways = {n.name: Way() for n in edge.nodes}
         self._cloud = cloud or CloudSettings()
         self._skew_ns = skew_ns
@@ -148,10 +152,22 @@ class Pair:
         for deliver in waiting:
             deliver()
 
-    def ask(self, inputs: tuple[Array, ...], deadline_ms: float = 10.0, **fields: object) -> int:
-        """Hand a request to the edge now; its sequence."""
+    def open_stream(
+        self, stream: int, period_ms: float, deadline_ms: float, *, priority: int = 1, plan: str = "", rows: int = 1
+    ) -> None:
+        """Announce a stream of the client (`plan` by contract, the first where empty)."""
+        contract = plan or next(iter(self.plans))
+        period, deadline = int(period_ms * MS), int(deadline_ms * MS)
+        self._feed(self.edge, StreamOpened(CLIENT, stream, contract, rows, period, deadline, priority, False))
+
+    def close_stream(self, stream: int) -> None:
+        """End a stream of the client."""
+        self._feed(self.edge, StreamClosed(CLIENT, stream))
+
+    def ask(self, inputs: tuple[Array, ...], deadline_ms: float = 10.0, *, plan: str = "", **fields: object) -> int:
+        """Hand a request to the edge now (`plan` by contract, the first where empty); its sequence."""
         self._sequence += 1
-        plan = next(iter(self.plans))
+        plan = plan or next(iter(self.plans))
         spec = self.plans[plan].inputs[0]
         request = Request(
             client=CLIENT,
@@ -217,6 +233,8 @@ class Pair:
                 self.held.setdefault(action.sequence, []).append((self.now, action.answer))
             case Resolve():
                 self.delivered.setdefault(action.sequence, []).append((self.now, action.outcome))
+            case Granted():
+                self.granted.setdefault(action.stream, []).append(action)
             case WakeAt():
                 self._wake(host, action.at_ns)
 

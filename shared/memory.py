@@ -57,7 +57,9 @@ class Arena:
 
     def release(self, lease: Lease) -> None:
         """The slot is free again. Raises `InvariantBroken` where the lease is over."""
-        pool = self._pools[lease.pool]
+        pool = self._pools.get(lease.pool)
+        if pool is None or not 0 <= lease.slot < len(pool.held):
+            raise InvariantBroken(f"lease {lease} is of no slot of this arena")
         if not pool.held[lease.slot] or pool.generations[lease.slot] != lease.generation:
             raise InvariantBroken(
                 f"lease {lease} is not held: its slot is at generation {pool.generations[lease.slot]}"
