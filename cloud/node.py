@@ -81,7 +81,7 @@ class Node:
 
     def adapt(self) -> None:
         """Do to this process what its settings ask, on the thread that will call `run`. Raises `SettingsError`."""
-        self._process.apply()
+        self._process.apply(self._router.threads)
 
     @property
     def endpoint(self) -> str:

@@ -79,7 +79,7 @@ class Agent:
 
     def adapt(self) -> None:
         """Do to this process what its settings ask, on the thread that will call `run`. Raises `SettingsError`."""
-        self._process.apply()
+        self._process.apply(self._host.nodes.threads | self._clients.threads)
 
     @property
     def endpoint(self) -> str:

@@ -197,6 +197,7 @@ class Driver:
         self._followers: deque[Event] = deque()
         self._handled = 0
         self._stopping = threading.Event()
+        self._closed = False
         self._timer = make_timer()
         self._stop_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._epoll = select.epoll()
@@ -215,9 +216,11 @@ class Driver:
             self._loop()
 
     def stop(self) -> None:
-        """End `run()` after the turn under way. Safe from every thread and from a signal handler."""
+        """End `run()` after the turn under way. Safe from every thread and from a signal handler, which may come once more
+        while the process is ending."""
         self._stopping.set()
-        os.eventfd_write(self._stop_fd, 1)
+        if not self._closed:
+            os.eventfd_write(self._stop_fd, 1)
 
     def step(self) -> int:
         """One turn without blocking; how many events it handled."""
@@ -230,6 +233,7 @@ class Driver:
 
     def close(self) -> None:
         """Release the driver's own descriptors, after `run()` has returned."""
+        self._closed = True
         self._epoll.close()
         self._timer.close()
         os.close(self._stop_fd)

@@ -12,7 +12,7 @@ import os
 import resource
 import sys
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 
 from shared.process import OwnProcess
@@ -51,15 +51,9 @@ class LinuxHost:
         """Id of the calling thread."""
         return threading.get_native_id()
 
-    def threads(self) -> Mapping[int, str]:
-        """Names of all threads of this process by their ids."""
-        names: dict[int, str] = {}
-        for task in (self._own / "task").iterdir():
-            try:
-                names[int(task.name)] = (task / "comm").read_text().rstrip("\n")
-            except OSError:
-                continue  # it has ended
-        return names
+    def threads(self) -> frozenset[int]:
+        """Ids of all threads of this process."""
+        return frozenset(int(task.name) for task in (self._own / "task").iterdir())
 
     def set_realtime(self, thread: int, priority: int) -> None:
         """SCHED_FIFO; threads that this one makes later stay ordinary."""
@@ -103,12 +97,13 @@ class Adaptation:
         """What the loop does to interpreter and allocator while it runs."""
         return OwnProcess(self._settings.switch_interval_us)
 
-    def apply(self) -> None:
+    def apply(self, transport: Collection[int] = ()) -> None:
         """On the loop's thread, when all others are there: ask the system, and say on stderr what could not be had.
+        `transport` are the ids of ZeroMQ's own threads.
 
         Raises `SettingsError` where something could not be had and is `required`.
         """
-        self.effects = apply(self._settings, self._host)
+        self.effects = apply(self._settings, self._host, transport)
         for effect in self.effects:
             if not effect.in_force:
                 sys.stderr.write(f"headtail: {effect}\n")

@@ -17,7 +17,7 @@ Everything is set for each thread by its id, since Linux schedules threads. Thre
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -27,9 +27,6 @@ from shared.errors import SettingsError
 from shared.settings import Process
 
 Value = TypeVar("Value")
-
-SHARES_LOOP = "ZMQbg/IO"
-"""How the names of ZeroMQ's threads begin that belong to the loop."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -58,8 +55,8 @@ class Host(Protocol):
         """Id of the calling thread."""
         ...
 
-    def threads(self) -> Mapping[int, str]:
-        """Names of all threads of this process by their ids."""
+    def threads(self) -> frozenset[int]:
+        """Ids of all threads of this process."""
         ...
 
     def set_realtime(self, thread: int, priority: int) -> None:
@@ -112,15 +109,15 @@ def check_cores(settings: Process, host: Host) -> None:
             )
 
 
-def apply(settings: Process, host: Host) -> tuple[Effect, ...]:
+def apply(settings: Process, host: Host, transport: Collection[int] = ()) -> tuple[Effect, ...]:
     """Ask the system for what the settings ask for, on the thread that will run the loop, when all others are there.
 
+    `transport` are the ids of ZeroMQ's own threads. (They take their telling names some time after they have begun.)
     Raises `SettingsError` where something could not be had and is `required`.
     """
-    own = host.own_thread()
     threads = host.threads()
-    loop = [thread for thread, name in threads.items() if thread == own or name.startswith(SHARES_LOOP)]
-    others = [thread for thread in threads if thread not in loop]
+    loop = {host.own_thread(), *transport}
+    others = threads - loop
     limits = host.limits()
     effects: list[Effect] = []
 

@@ -18,6 +18,7 @@ import errno
 import select
 import struct
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 import zmq
 
@@ -98,6 +99,8 @@ class _Sockets:
         self._unsure: set[_Peered] = set()
         self.counters: dict[str, int] = {}
         """Messages that were dropped, by the reason of `PeerError`."""
+        self.threads: frozenset[int] = frozenset()
+        """Ids of ZeroMQ's own threads, which begin with the first socket."""
 
     def fileno(self) -> int:
         """Readable when any socket may have something."""
@@ -200,7 +203,9 @@ class _Sockets:
         return True
 
     def _common(self, kind: int, *, local: bool) -> zmq.Socket[bytes]:
+        before = frozenset[int]() if self.threads else _threads()
         socket: zmq.Socket[bytes] = self._context.socket(kind)
+        self.threads = self.threads or _threads() - before
         socket.setsockopt(zmq.LINGER, 0)
         socket.setsockopt(zmq.MAXMSGSIZE, self._max_total)
         socket.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
@@ -337,6 +342,11 @@ class Dealers(_Sockets):
         """Hand a message to the link `send.link`; False where it is not connected, is full, or is not open."""
         peered = self._by_link.get(send.link)
         return peered is not None and self._hand_over(peered, encode(send.message, send.frames))
+
+
+def _threads() -> frozenset[int]:
+    tasks = Path("/proc/self/task")
+    return frozenset(int(task.name) for task in tasks.iterdir()) if tasks.is_dir() else frozenset()
 
 
 def _watch(peered: _Peered, events: list[Event]) -> None:

@@ -189,6 +189,7 @@ def test_run_blocks_until_a_thread_puts_an_event_and_ends_when_stopped() -> None
     assert sys.getswitchinterval() == pytest.approx(interval_s)
     assert gc.isenabled()
     driver.close()
+    driver.stop()  # a second signal while the process ends
 
 
 def test_the_real_timer_ticks_no_earlier_than_asked() -> None:

@@ -15,6 +15,8 @@ from edge.agent import AgentStats
 from edge.client import Client
 from shared.errors import SettingsError
 from shared.settings import AgentGroup, EdgeSettings, Process
+from shared.transport import Dealers, Router
+from shared.wire.codec import decode_edge, decode_node
 
 FIRST = min(os.sched_getaffinity(0))
 ASKS = f"[process]\ncores = [{FIRST}]\nnice = 3\nrealtime_priority = 1\nlock_memory = true\n"
@@ -68,3 +70,17 @@ def test_an_application_with_an_embedded_agent_is_left_alone_and_told_so(bundle:
     assert (os.sched_getaffinity(0), os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0)) == before
     with pytest.raises(SettingsError, match=r"process\.required"):
         Client.embedded(msgspec.structs.replace(settings, process=Process(nice=3, required=True)))
+
+
+def test_a_transport_knows_the_threads_that_its_sockets_began() -> None:
+    def own() -> set[int]:
+        return {int(task.name) for task in Path("/proc/self/task").iterdir()}
+
+    before = own()
+    router = Router(ANY_PORT, decode_edge, max_message_mb=1)
+    assert router.threads
+    assert router.threads == own() - before
+    router.close()
+    nodes = Dealers("edge", 1, decode_node, max_message_mb=1, send_buffer_kb=64, send_mark=4)
+    assert nodes.threads == frozenset()
+    nodes.close()
