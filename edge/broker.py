@@ -72,7 +72,7 @@ class Broker:
             plans, "edge", settings.execution, settings.batching, settings.scheduling, settings.limits.max_streams
         )
         self._work = LocalWork(self.scheduler)
-        self._insurance = Insurance(self.scheduler, self._work, settings.insurance)
+        self._insurance = Insurance(self.scheduler, self._work, self._plans, settings.insurance)
         self._grants = Grants(self.scheduler, self._plans, self._guard_ns)
         self.nodes = Nodes(settings, tuple(plans), incarnation, rng)
         self._open = Register(settings.limits.max_open)

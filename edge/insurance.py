@@ -10,7 +10,7 @@ risk the answer for a better one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from edge.account import local_stages
 from edge.balance import NOT_INSURED, Insured
@@ -36,7 +36,13 @@ def rung_key(contract: str, plan: Plan, rung: Rung) -> WorkKey:
 class Insurance:
     """Rungs of all open requests of one edge. It keeps no books of its own but those of when rungs are warm."""
 
-    def __init__(self, scheduler: Scheduler, work: LocalWork, settings: Settings) -> None:
+    def __init__(self, scheduler: Scheduler, work: LocalWork, plans: Mapping[str, Plan], settings: Settings) -> None:
+        """`plans` by contract."""
+        self._keys = {
+            (contract, rung.program): rung_key(contract, plan, rung)
+            for contract, plan in plans.items()
+            for rung in plan.ladder
+        }
         self._scheduler = scheduler
         self._work = work
         self._late = LateStart(int(settings.warm_ms * MS)) if settings.mode == "late" else None
@@ -48,7 +54,7 @@ class Insurance:
         for rung in ladder:
             if self._scheduler.can_promise(now, self._promise(open_, rung, before_ns)):
                 return rung, Insured(rung.agreement, self._typical(open_, rung, before_ns, now), True)
-        for rung in self._floor(open_):
+        for rung in self._floor(open_) if self._scheduler.promises else ():
             lesser = self._scheduler.displaced(now, self._promise(open_, rung, before_ns))
             if lesser is not None:
                 finish = self._typical(open_, rung, before_ns, now)
@@ -61,12 +67,13 @@ class Insurance:
         rung = open_.rung
         if rung is None:
             raise InvariantBroken(f"request {open_.id} has no rung to queue")
-        key = rung_key(open_.request.plan, open_.plan, rung)
+        key = self._keys[open_.request.plan, rung.program]
         by = open_.resolve_by
-        longest = self._scheduler.latency.worst(key, open_.request.rows)
-        put_off = cloud and insured.promised and self._late is not None
-        begins = self._late.begins(key, longest, by, now) if put_off and self._late is not None else 0
-        open_.planned_ns = begins + longest if begins else 0
+        begins = 0
+        if cloud and insured.promised and self._late is not None:
+            longest = self._scheduler.latency.worst(key, open_.request.rows)
+            begins = self._late.begins(key, longest, by, now)
+            open_.planned_ns = begins + longest if begins else 0
         open_.rung_job = self._work.queue(
             (open_.id, 0), open_.request, key, None, by, promised=insured.promised, earliest_ns=begins
         )
@@ -128,7 +135,7 @@ class Insurance:
         """The rungs for which lesser promises are displaced: what a stream was granted, then the cheapest."""
         ladder = open_.plan.ladder
         granted = self._scheduler.streams.granted((open_.request.client, open_.request.stream))
-        rungs = [r for r in ladder[:-1] if granted == rung_key(open_.request.plan, open_.plan, r)]
+        rungs = [r for r in ladder[:-1] if granted == self._keys[open_.request.plan, r.program]]
         return (*rungs, *ladder[-1:])
 
     def _likely(self, open_: Open, rungs: Sequence[Rung], before_ns: int, now: int) -> tuple[Rung | None, Insured]:
@@ -144,12 +151,12 @@ class Insurance:
     def _promise(self, open_: Open, rung: Rung, before_ns: int) -> Promise:
         latency = self._scheduler.latency
         slow = latency.pessimistic if rung is open_.plan.ladder[-1] else latency.worst
-        key = rung_key(open_.request.plan, open_.plan, rung)
+        key = self._keys[open_.request.plan, rung.program]
         duration = before_ns + slow(key, open_.request.rows)
         return Promise(0, duration, open_.resolve_by, 0, open_.request.priority)
 
     def _typical(self, open_: Open, rung: Rung, before_ns: int, now: int) -> int:
-        key = rung_key(open_.request.plan, open_.plan, rung)
+        key = self._keys[open_.request.plan, rung.program]
         wait = self._scheduler.predicted_wait(now)
         return now + wait + before_ns + self._scheduler.latency.typical(key, open_.request.rows)
 

@@ -129,6 +129,11 @@ class DeadlineQueue:
         """Every job that was put off and waits."""
         return list(self._deferred.values())
 
+    @property
+    def promises(self) -> int:
+        """How many jobs are promised."""
+        return len(self._promised)
+
     def promised(self) -> Iterator[Job]:
         """Every promised job, in no order. The queue must not change meanwhile."""
         return iter(self._promised.values())

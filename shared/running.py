@@ -20,6 +20,8 @@ OVERDUE = 2
 OVERDUE_LEAST_NS = 2_000_000
 """and this much beyond that time at least: a stall of the host is not the executor's fault."""
 
+NO_JOBS: frozenset[int] = frozenset()
+
 NEVER_NS = 1 << 62
 """When an executor is free that nobody can tell of."""
 
@@ -39,12 +41,6 @@ class Launch(msgspec.Struct, frozen=True, gc=False):
         """Rows of all its jobs."""
         return sum(job.rows for job in self.jobs)
 
-    @property
-    def overdue_ns(self) -> int:
-        """From when on it is overdue."""
-        longest = self.pessimistic_ns - self.began_ns
-        return self.began_ns + max(OVERDUE * longest, longest + OVERDUE_LEAST_NS)
-
 
 class Running:
     """The launches of a process, at most one on each of its executors."""
@@ -52,6 +48,8 @@ class Running:
     def __init__(self, executors: int) -> None:
         self._launches: dict[int, Launch] = {}
         self._busy: list[int | None] = [None] * executors
+        self._overdue: dict[int, int] = {}
+        """When each run that is not suspect yet will be."""
         self._suspect: set[int] = set()
         self._dead: set[int] = set()
 
@@ -71,6 +69,8 @@ class Running:
         """A launch is out. Raises `InvariantBroken` where its executor is busy."""
         if self._busy[launch.run.executor] is not None:
             raise InvariantBroken(f"executor {launch.run.executor} is busy and gets run {launch.run.run}")
+        longest = launch.pessimistic_ns - launch.began_ns
+        self._overdue[launch.run.run] = launch.began_ns + max(OVERDUE * longest, longest + OVERDUE_LEAST_NS)
         self._launches[launch.run.run] = launch
         self._busy[launch.run.executor] = launch.run.run
 
@@ -80,7 +80,10 @@ class Running:
         if launch is None:
             raise InvariantBroken(f"run {run} ended, but none such is out")
         self._busy[launch.run.executor] = None
+        self._overdue.pop(run, None)
         self._suspect.discard(run)
+        if not self._dead:
+            return launch, NO_JOBS
         unwanted = frozenset(j.id for j in launch.jobs if j.id in self._dead)
         self._dead -= unwanted
         return launch, unwanted
@@ -96,15 +99,17 @@ class Running:
 
     def overdue(self, now: int) -> tuple[Launch, ...]:
         """Launches that are overdue since the last call: their executors are suspect from now on."""
-        late = tuple(
-            launch for run, launch in self._launches.items() if now >= launch.overdue_ns and run not in self._suspect
-        )
-        self._suspect.update(launch.run.run for launch in late)
-        return late
+        if not self._overdue or now < min(self._overdue.values()):
+            return ()
+        late = [run for run, at in self._overdue.items() if now >= at]
+        for run in late:
+            del self._overdue[run]
+        self._suspect.update(late)
+        return tuple(self._launches[run] for run in late)
 
     def next_overdue(self) -> int | None:
         """When the next launch will be overdue."""
-        return min((la.overdue_ns for run, la in self._launches.items() if run not in self._suspect), default=None)
+        return min(self._overdue.values(), default=None)
 
     def suspect(self, executor: int) -> bool:
         """Whether nobody can tell when this executor will be free."""
@@ -136,7 +141,11 @@ class Running:
     def validate(self) -> None:
         """Raises `InvariantBroken` where executors, launches and rows disagree."""
         out = {run for run in self._busy if run is not None}
-        if out != set(self._launches) or not self._suspect <= out:
+        if (
+            out != set(self._launches)
+            or out != self._suspect | set(self._overdue)
+            or self._suspect & set(self._overdue)
+        ):
             raise InvariantBroken(f"executors run {sorted(out)}, launches are {sorted(self._launches)}")
         jobs = self.jobs()
         if len(set(jobs)) != len(jobs):

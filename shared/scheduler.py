@@ -103,9 +103,10 @@ class Scheduler:
     def can_promise(self, now: int, work: Promise) -> bool:
         """Whether this work can be promised on top of all that is promised already, and of the frames that are expected of
         streams as important."""
-        return (
-            first_broken(self._running.free_at(now), [*self._with_expected(self._promises(), work, now), work]) is None
-        )
+        free = self._running.free_at(now)
+        if not self._queue.promises and not self.streams:
+            return min(free) + work.duration_ns <= work.deadline_ns
+        return first_broken(free, [*self._with_expected(self._promises(), work, now), work]) is None
 
     def displaced(self, now: int, work: Promise) -> list[int] | None:
         """The promised jobs of lesser classes that would have to be revoked for this work to be promised; None where not
@@ -181,17 +182,19 @@ class Scheduler:
     def next_wakeup(self, now: int) -> int | None:
         """When `schedule` must be called at the latest although nothing happens, in nanoseconds: a waiting job can no longer
         be on time, one that was put off may begin, a frame is expected no longer, a run is overdue."""
-        times = [self._running.next_overdue()]
-        if self._queue:
-            heads = self._queue.heads(now)
-            times += [j.deadline_ns - self.latency.typical(j.key, j.rows) + 1 for j in heads]
-            for put_off in self._queue.deferred():
-                job = put_off
-                times.append(job.earliest_ns if job.earliest_ns > now else None)
-                times.append(job.deadline_ns - self.latency.typical(job.key, job.rows) + 1)
-            if self.streams and self._running.idle():
-                times.append(self.streams.next_lapse(self.latency, now))
+        overdue = self._running.next_overdue()
+        if not self._queue:
+            return overdue
+        put_off = self._queue.deferred()
+        times = [overdue, *(self._too_late(job) for job in (*self._queue.heads(now), *put_off))]
+        times += [job.earliest_ns for job in put_off if job.earliest_ns > now]
+        if self.streams and self._running.idle():
+            times.append(self.streams.next_lapse(self.latency, now))
         return min((at for at in times if at is not None), default=None)
+
+    def _too_late(self, job: Job) -> int:
+        """From when on a job can no longer be on time."""
+        return job.deadline_ns - self.latency.typical(job.key, job.rows) + 1
 
     def broken_promise(self, now: int) -> Promise | None:
         """The first promise that cannot be kept as things stand; after `schedule` there is none."""
@@ -205,6 +208,11 @@ class Scheduler:
     def executors(self) -> int:
         """How many executors there are."""
         return self._running.executors
+
+    @property
+    def promises(self) -> int:
+        """Promised jobs in the queue."""
+        return self._queue.promises
 
     @property
     def queued(self) -> int:
@@ -221,10 +229,14 @@ class Scheduler:
     def _shed(self, now: int) -> tuple[Job, ...]:
         """Take out of the queue what was promised and cannot be kept, the least important first. Work that was put off is
         rather begun now."""
-        promises = self._promises(put_off=True)
-        if not promises:
+        if not self._queue.promises:
             return ()
+        promises = self._promises(put_off=True)
         free = self._running.free_at(now)
+        if len(promises) == 1 and not self.streams:
+            promise = promises[0]
+            if max(promise.release_ns, min(free)) + promise.duration_ns <= promise.deadline_ns:
+                return ()
         least = max(p.priority for p in promises)
         expected = self._expected(least, max(p.deadline_ns for p in promises), now)
         if first_broken(free, [*promises, *expected]) is None:
@@ -286,6 +298,8 @@ class Scheduler:
 
     def _would_break(self, executor: int, batch: list[Job], pessimistic: int, now: int) -> bool:
         """Whether launching `batch` makes a promise late, or an expected frame as important, that else would be kept."""
+        if not self.streams and self._queue.promises == sum(j.promised for j in batch):
+            return False
         taken = {j.id for j in batch}
         others = [p for p in self._promises() if p.job not in taken]
         if self.streams:
