@@ -1,0 +1,71 @@
+"""What kinds of runs there are: how much of everything a script is drawn from. Which of it a seed gets is the seed's own."""
+
+from __future__ import annotations
+
+import msgspec
+
+from hil.sim.script import EXECUTOR_FAULTS, PATH_FAULTS, FaultKind
+
+Span = tuple[int, int]
+"""The least and the most of something."""
+
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True):
+    """Ranges that a script is drawn from.
+
+    `devices`, `clients` (of each device), `nodes`; `embedded` is the share of devices whose application carries its agent.
+    `load` is how busy the devices are kept by their own answers alone. `streams`, `bursts` are shares of the clients, `late`
+    and `withdrawn` of the requests. Each kind in `faults` comes at a seed with the chance `chance`, up to `often` times.
+    `calm`: no clock, timer or execution time is far from the usual, deadlines are long, and nobody asks before the world has
+    come up. `credits` is what a node lends.
+    """
+
+    name: str
+    devices: Span = (1, 4)
+    clients: Span = (1, 4)
+    nodes: Span = (1, 3)
+    embedded: float = 0.25
+    load: tuple[float, float] = (0.1, 0.8)
+    streams: float = 0.4
+    bursts: float = 0.2
+    late: float = 0.01
+    withdrawn: float = 0.02
+    faults: tuple[FaultKind, ...] = ()
+    chance: float = 0.6
+    often: int = 3
+    calm: bool = False
+    credits: Span = (1, 16)
+    rest_ms: int = 6_000
+
+
+CRASH: tuple[FaultKind, ...] = ("kill", "stop", "leave")
+CLOCK: tuple[FaultKind, ...] = ("suspend", "drift", "late")
+
+SCENARIOS = {
+    s.name: s
+    for s in (
+        Scenario(name="mixed", load=(0.1, 1.3), faults=(*PATH_FAULTS, *CRASH, *CLOCK, *EXECUTOR_FAULTS), chance=0.35),
+        Scenario(
+            name="calm", load=(0.05, 0.2), bursts=0.0, late=0.0, withdrawn=0.0, calm=True, nodes=(1, 2), credits=(8, 16)
+        ),
+        Scenario(name="network", faults=PATH_FAULTS, nodes=(1, 3)),
+        Scenario(name="crash", faults=CRASH, often=4),
+        Scenario(name="clock", faults=CLOCK),
+        Scenario(
+            name="crowd",
+            devices=(6, 16),
+            clients=(2, 6),
+            nodes=(1, 2),
+            embedded=0.0,
+            load=(0.3, 1.5),
+            bursts=0.5,
+            credits=(1, 4),
+            faults=("kill", "cut"),
+            chance=0.3,
+            often=1,
+        ),
+        Scenario(name="executor", faults=EXECUTOR_FAULTS, often=4, nodes=(0, 2)),
+        Scenario(name="streams", streams=1.0, bursts=0.0, load=(0.3, 1.1), devices=(1, 3), faults=("throttle",)),
+    )
+}
+"""The scenarios by name. `mixed` has everything."""

@@ -1,0 +1,153 @@
+"""What a virtual device computes instead of a network: a stamp of everything that an answer must depend on.
+
+Each output is filled from a checksum over contract, program, range and all the tensors that went in, so that an answer made
+from the wrong tensors, request, cut, coding, program or version of the model differs from the right one (but for one chance
+in 2^32). `expected` says what the right one is. Lossy codings are gone through with the real codec, there as here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from zlib import crc32
+
+import numpy as np
+
+from shared.codecs import decode_into, dtype_of, encode
+from shared.errors import InvariantBroken
+from shared.events import Row, RowResult, Run
+from shared.executors.programs import entry_tensors, exit_tensors
+from shared.plan import RAW, Plan, SegmentRange
+from shared.request import Answer, Array, Buffer, Request, TensorSpec
+
+STEP = 0x9E3779B97F4A7C15
+"""Odd, and about 2^64 over the golden ratio: neighbouring outputs are filled with unlike numbers."""
+
+MASK = (1 << 64) - 1
+
+
+class Stamps:
+    """The virtual device's programs: what `plans` (by contract digest) compute. One for a whole run: it keeps nothing but
+    what follows from the plans."""
+
+    def __init__(self, plans: Mapping[str, Plan]) -> None:
+        self._plans = dict(plans)
+        self._parts: dict[tuple[str, SegmentRange], _Part] = {}
+
+    def run(self, run: Run) -> tuple[RowResult, ...]:
+        """What comes of each row of a run. A row whose frames do not fit fails alone."""
+        part = self._part(run.contract, run.range)
+        return tuple([part.result(row) for row in run.rows])
+
+    def expected(self, request: Request, answer: Answer) -> dict[str, Array]:
+        """The outputs that an answer to this request must have, by what it says of itself: contract, rung, cut and
+        fidelity. `request.inputs` are its tensors. Raises `InvariantBroken` where it says what no plan has."""
+        plan = self._plans.get(answer.contract)
+        if plan is None:
+            raise InvariantBroken(f"an answer of contract {answer.contract[:12]}, which nobody ever had")
+        program = next((i for i, p in enumerate(plan.programs) if p.name == answer.rung), None)
+        if program is None:
+            raise InvariantBroken(f"an answer of rung {answer.rung!r}, which plan {plan.name} does not have")
+        coding = answer.fidelity.name if answer.fidelity.kind == "lossy" else RAW.name
+        return self.outputs(answer.contract, request.inputs, request.rows, program, answer.cut, coding)
+
+    def outputs(
+        self, contract: str, inputs: Sequence[Array], rows: int, program: int, cut: int | None, coding: str
+    ) -> dict[str, Array]:
+        """The outputs of a program on the device (`cut` None), or of the whole model through the cloud by cut and coding."""
+        plan = self._plans[contract]
+        if cut is None:
+            whole = self._part(contract, SegmentRange(program, 0, len(plan.programs[program].segments)))
+            return whole.named(tuple(inputs), rows)
+        code = plan.cuts[cut].coding(coding) if 0 <= cut < len(plan.cuts) - 1 else None
+        if code is None:
+            raise InvariantBroken(f"an answer by cut {cut} and coding {coding!r}, which plan {plan.name} does not have")
+        sent: tuple[Array | Buffer, ...] = tuple(inputs)
+        if cut or code.lossy:
+            head = self._part(contract, SegmentRange(0, 0, cut))
+            sent = head.result(Row(0, rows, sent, RAW, code)).outputs
+        frames = tuple(encode(s, RAW, 0) if isinstance(s, np.ndarray) else s for s in sent)
+        tail = self._part(contract, SegmentRange(0, cut, len(plan.cuts) - 1))
+        result = tail.result(Row(0, rows, frames, code))
+        if result.error:
+            raise InvariantBroken(result.error)
+        return tail.by_name(result.outputs)
+
+    def _part(self, contract: str, part: SegmentRange) -> _Part:
+        found = self._parts.get((contract, part))
+        if found is None:
+            found = self._parts[contract, part] = _Part(self._plans[contract], contract, part)
+        return found
+
+
+class _Part:
+    """One range of one plan."""
+
+    def __init__(self, plan: Plan, contract: str, part: SegmentRange) -> None:
+        self._empty = part.empty
+        self._entry = entry_tensors(plan, part)
+        self._exit = exit_tensors(plan, part)
+        self._salt = crc32(f"{contract} {part.program} {part.first} {part.last}".encode())
+
+    def result(self, row: Row) -> RowResult:
+        """The row's outputs, encoded where that is asked for, or its error."""
+        if len(row.inputs) != len(self._entry):
+            return RowResult(row.job, (), f"{len(row.inputs)} tensors, expected {len(self._entry)}")
+        tensors: list[Array | Buffer] = []
+        for index, (spec, given) in enumerate(zip(self._entry, row.inputs, strict=True)):
+            tensor = self._decoded(given, row, index, spec)
+            if _nbytes(tensor) != spec.nbytes(row.rows):
+                return RowResult(row.job, (), f"{spec.name}: not the size of {row.rows} rows")
+            tensors.append(tensor)
+        outputs = self._arrays(tensors, row.rows) if self._empty else self._stamp(tensors, row.rows)
+        if row.encode is None:
+            return RowResult(row.job, outputs)
+        return RowResult(row.job, tuple(encode(array, row.encode, i) for i, array in enumerate(outputs)))
+
+    def named(self, inputs: tuple[Array, ...], rows: int) -> dict[str, Array]:
+        """The outputs on these tensors, by name."""
+        return self.by_name(self.result(Row(0, rows, inputs, RAW)).outputs)
+
+    def by_name(self, outputs: Sequence[Array | Buffer]) -> dict[str, Array]:
+        """Arrays with the names of the tensors at the exit."""
+        return {s.name: o for s, o in zip(self._exit, outputs, strict=True) if isinstance(o, np.ndarray)}
+
+    def _decoded(self, given: Array | Buffer, row: Row, index: int, spec: TensorSpec) -> Array | Buffer:
+        if isinstance(given, np.ndarray) or not row.decode.lossy:
+            return given
+        array: Array = np.empty(spec.at(row.rows), dtype_of(spec.dtype))
+        decode_into(given, row.decode, index, spec, row.rows, array)
+        return array
+
+    def _arrays(self, tensors: Sequence[Array | Buffer], rows: int) -> tuple[Array, ...]:
+        return tuple(
+            t if isinstance(t, np.ndarray) else s.view(t, rows) for s, t in zip(self._entry, tensors, strict=True)
+        )
+
+    def _stamp(self, tensors: Sequence[Array | Buffer], rows: int) -> tuple[Array, ...]:
+        seed = self._salt
+        for tensor in tensors:
+            seed = crc32(tensor.data if isinstance(tensor, np.ndarray) else tensor, seed)
+        return tuple([fill(spec, rows, seed * 8 + i) for i, spec in enumerate(self._exit)])
+
+
+def _nbytes(tensor: Array | Buffer) -> int:
+    return len(tensor) if isinstance(tensor, bytes | bytearray) else tensor.nbytes
+
+
+def fill(spec: TensorSpec, rows: int, seed: int) -> Array:
+    """A tensor that depends on all of `seed`'s lower 61 bits; read-only unless it is of floats, which are small numbers."""
+    shape = spec.at(rows)
+    dtype = dtype_of(spec.dtype)
+    pattern = (((seed + 1) * STEP) & MASK).to_bytes(8, "little")
+    elements = 1
+    for axis in shape:
+        elements *= axis
+    if dtype.kind == "f":
+        small: Array = np.ndarray(shape, np.int8, pattern * -(-elements // 8))
+        return small.astype(dtype)
+    return np.ndarray(shape, dtype, pattern * -(-elements * dtype.itemsize // 8))
+
+
+def request_inputs(specs: Sequence[TensorSpec], rows: int, value: int) -> tuple[Array, ...]:
+    """The tensors that a client sends with the request that was given the number `value`."""
+    return tuple([fill(spec, rows, value * 8 + i) for i, spec in enumerate(specs)])
