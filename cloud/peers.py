@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 
 from cloud.credit import Credits
+from cloud.seen import Seen
 from shared.errors import PeerError
 from shared.offset import OffsetInterval
 from shared.wire.messages import PROTOCOL, Hello
@@ -20,36 +21,27 @@ LOOK_NS = 1_000_000_000
 class Peer:
     """One edge process. It has one data and one probe connection at most; the newest greeting of each kind counts."""
 
-    def __init__(self, name: str, incarnation: int, remember: int) -> None:
+    def __init__(self, name: str, incarnation: int, attempts: Seen) -> None:
         self.name = name
         self.incarnation = incarnation
-        self.account = f"{name}:{incarnation}"
+        self.account = _account(name, incarnation)
         """Whose credit it is: another incarnation never has to answer for what the one before it had out."""
         self.data = ""
         self.probe = ""
         self.offset = OffsetInterval()
         self.seen_ns = 0
-        self._remember = remember
-        self._seen: OrderedDict[tuple[int, int], int] = OrderedDict()
-
-    def first_time(self, sequence: int, attempt: int, deadline_ns: int, now: int) -> bool:
-        """Whether this attempt was never here; it is remembered from now on, until its deadline at least, within a bound
-        (an attempt so old that it was forgotten is past its deadline and refused by that)."""
-        while self._seen and (len(self._seen) >= self._remember or next(iter(self._seen.values())) < now):
-            self._seen.popitem(last=False)
-        if (sequence, attempt) in self._seen:
-            return False
-        self._seen[sequence, attempt] = deadline_ns
-        return True
+        self.attempts = attempts
 
 
 class Peers:
     """All peers, by name and by connection, bounded."""
 
     def __init__(self, limit: int, capacity: int, remember: int) -> None:
-        """At most `limit` peers share `capacity` credits; of each the last `remember` attempts are remembered."""
+        """At most `limit` peers share `capacity` credits. Of each at least the last `remember` attempts are remembered, also
+        of as many that have left, since the same process may greet again."""
         self._limit = limit
         self._remember = remember
+        self._left: OrderedDict[str, Seen] = OrderedDict()
         self._by_name: dict[str, Peer] = {}
         self._by_link: dict[str, Peer] = {}
         self._look_ns = 0
@@ -87,10 +79,13 @@ class Peers:
             self.remove(gone)
         if peer is None:
             self._make_room(now)
-            peer = Peer(message.peer, message.incarnation, self._remember)
+            attempts = self._left.pop(_account(message.peer, message.incarnation), None) or Seen(self._remember)
+            peer = Peer(message.peer, message.incarnation, attempts)
             self._by_name[peer.name] = peer
             self.credits.join(peer.account)
         peer.seen_ns = now
+        # Who greets anew may have been suspended, and its clock have stood still meanwhile.
+        peer.offset.reset()
         self._by_link.pop(peer.probe if message.connection == "probe" else peer.data, None)
         self._by_link[link] = peer
         if message.connection == "probe":
@@ -104,6 +99,9 @@ class Peers:
         if self._by_name.get(peer.name) is peer:
             del self._by_name[peer.name]
             self.credits.leave(peer.account)
+            self._left[peer.account] = peer.attempts
+            if len(self._left) > self._limit:
+                self._left.popitem(last=False)
         for link in (peer.data, peer.probe):
             if self._by_link.get(link) is peer:
                 del self._by_link[link]
@@ -124,3 +122,7 @@ class Peers:
         silent = [p for p in self._by_name.values() if now - p.seen_ns > SILENT_NS]
         for peer in [p for p in silent if not self.credits.out(p.account)]:
             self.remove(peer)
+
+
+def _account(name: str, incarnation: int) -> str:
+    return f"{name}:{incarnation}"

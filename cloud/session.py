@@ -98,6 +98,7 @@ class Session:
         self._by_identity: dict[Identity, int] = {}
         self._last_job = 0
         self._wake_at = 0
+        self._jumped_ns = 0
         self.counters: Counter[str] = Counter()
 
     def handle(self, event: Event, now: int) -> list[Action]:
@@ -114,8 +115,7 @@ class Session:
                 self.counters["send-failed"] += 1
                 self._gone(self.peers.of_link(event.link), out)
             case ClockJumped():
-                for peer in self.peers.all():
-                    peer.offset.reset()
+                self._jumped(now, out)
             case Tick():
                 pass
             case _:
@@ -163,7 +163,7 @@ class Session:
         peer.seen_ns = now
         self.peers.forget_silent(now)
         peer.offset.peer_sent(message.sent_ns, now)
-        if message.last_sent_ns:
+        if message.last_sent_ns > self._jumped_ns:
             peer.offset.peer_received(message.last_sent_ns, message.last_received_ns, now)
         out.append(Send(link, ProbeReply(message.number, message.sent_ns, now, now, self._load(peer, now))))
 
@@ -176,7 +176,7 @@ class Session:
             identity = (peer.name, message.incarnation, message.sequence, message.attempt)
             coding = self._checked(message, frames)
             deadline = self._deadline(peer, message, now)
-            if identity in self._by_identity or not peer.first_time(message.sequence, message.attempt, deadline, now):
+            if identity in self._by_identity or not peer.attempts.first_time(message.sequence, message.attempt):
                 raise PeerError("duplicate", "this attempt was here before")
             key = WorkKey(
                 message.contract, _tail(self._plans[message.contract], message), coding.name if coding.lossy else ""
@@ -341,6 +341,14 @@ class Session:
             self._settle(job)
             self._stop(job, out)
             self.counters["peer-gone"] += 1
+
+    def _jumped(self, now: int, out: list[Action]) -> None:
+        """This host was suspended: its clock has fallen behind all others, of which the edges must learn, and what it was
+        asked is over. An edge that is told to greet anew finds both out."""
+        self._jumped_ns = now
+        for peer in list(self.peers.all()):
+            out += [Send(link, Bye("hello")) for link in (peer.probe, peer.data) if link]
+            self._gone(peer, out)
 
     def _wake(self, now: int, out: list[Action]) -> None:
         at = self.scheduler.next_wakeup(now)

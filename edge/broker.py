@@ -351,8 +351,7 @@ class Broker:
 
     def _jumped(self, now: int, out: list[Action]) -> None:
         """The host was suspended: everything is expired, and no clock offset holds any more."""
-        for node in self.nodes.by_name.values():
-            node.offset.reset()
+        out += self.nodes.jumped(now)
         self.scheduler.streams.forget_times()
         for open_ in self._open:
             self._end(open_, Missed("client", "the host was suspended"), now, out)

@@ -115,6 +115,7 @@ class Nodes:
         self._contracts = tuple(contracts)
         self._incarnation = incarnation
         self._rng = rng
+        self._jumped_ns = 0
         self.by_name = {n.name: Node(n.name, settings.link) for n in settings.nodes}
 
     def of_link(self, link: str) -> Node | None:
@@ -175,6 +176,8 @@ class Nodes:
     def probed(self, node: Node, message: ProbeReply, now: int) -> list[Action]:
         """A probe came back."""
         node.probes_out = 0
+        if message.probe_sent_ns <= self._jumped_ns:
+            return self._greet(node, now) if node.state is State.GONE else []
         node.last_probe = (message.sent_ns, now)
         node.estimate.probed((now - message.probe_sent_ns) - (message.sent_ns - message.received_ns))
         node.offset.peer_received(message.probe_sent_ns, message.received_ns, now)
@@ -193,6 +196,20 @@ class Nodes:
             node.state = State.GREETING
             return []
         return self._greet_both(node, now)
+
+    def jumped(self, now: int) -> list[Action]:
+        """This host was suspended: its clock has fallen behind all others, which the nodes learn by a new greeting. What
+        probes of before say of clocks holds no longer."""
+        self._jumped_ns = now
+        greetings: list[Action] = []
+        for node in self.by_name.values():
+            node.offset.reset()
+            node.last_probe = (0, 0)
+            if node.probe_up:
+                greetings.append(Send(node.probe, self._hello("probe")))
+            if node.state is not State.DOWN:
+                greetings += self._greet(node, now)
+        return greetings
 
     def unknown_to(self, node: Node, now: int) -> list[Action]:
         """The node refused a request because it does not know us: greet it anew."""
@@ -274,6 +291,7 @@ class Nodes:
 
     def _lose(self, node: Node, state: State) -> Node:
         node.state = state
+        node.offset.reset()
         node.was_lost = node.was_lost or node.incarnation != 0
         node.out.clear()
         node.credits = 0

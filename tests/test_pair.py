@@ -6,7 +6,7 @@ import pytest
 from plans import INT8_ROUTE, Y, make_input, make_plan
 
 from hil.pair import MS, WAKE_NS, Pair, stamp
-from shared.events import Received
+from shared.events import ClockJumped, Received
 from shared.plan import Plan, Route
 from shared.request import Answer, Array, Missed, Rejected, Superseded
 from shared.settings import CloudSettings, EdgeLimits, EdgeSettings, NodeAddress, NodeGroup
@@ -411,3 +411,17 @@ def test_a_better_rung_is_not_risked_that_was_too_slow_a_moment_ago() -> None:
         asked.append(pair.ask(make_input(), 14.5))
         pair.run(50)
     assert [pair.answer(s).rung for s in (asked[0], *asked[2:])] == ["whole", "small", "small"]
+
+
+def test_an_edge_that_was_suspended_greets_its_nodes_anew_and_is_served_at_once() -> None:
+    pair = pair_of(nodes=TWO[:1])
+    asked = pair.ask(make_input())
+    for host in pair.nodes.values():
+        host.skew_ns += 1_000 * MS  # the edge's clock stood still for a second, the node's did not
+    pair._feed(pair.edge, ClockJumped(1_000 * MS))
+    assert isinstance(pair.outcome(asked), Missed)
+    pair.run(10)
+    sequence = pair.ask(make_input())
+    pair.run(20)
+    assert pair.answer(sequence).source == "cloud"
+    assert pair.nodes["a"].machine.counters["refused-expired"] == 0

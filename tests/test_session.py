@@ -7,7 +7,20 @@ from plans import INT8, X, Y, make_input, make_plan
 
 from cloud.session import Session
 from shared.errors import SettingsError
-from shared.events import Abort, Action, Failed, Finished, Received, RowResult, Run, Send, SendFailed, Tick, WakeAt
+from shared.events import (
+    Abort,
+    Action,
+    ClockJumped,
+    Failed,
+    Finished,
+    Received,
+    RowResult,
+    Run,
+    Send,
+    SendFailed,
+    Tick,
+    WakeAt,
+)
 from shared.settings import Batching, CloudLimits, CloudSettings, NodeGroup, Scheduling
 from shared.wire.messages import (
     PROTOCOL,
@@ -340,3 +353,61 @@ def test_requests_from_different_cuts_do_not_share_a_launch_and_codings_of_one_c
         run = runs[0]
         order.append((run.range.first, len(run.rows)))
     assert order == [(1, 2), (0, 1)]
+
+
+# --- nothing runs twice ------------------------------------------------------------------------------------------------
+
+
+def launches(actions: list[Action]) -> int:
+    return sum(isinstance(a, Run) for a in actions)
+
+
+def finish_first(s: Session) -> None:
+    assert launches(give(s, infer(1, budget_ns=200 * MS), frames=FRAMES)) == 1
+    s.handle(Finished(1, (RowResult(1, (b"",)),), T0, T0 + MS), T0 + MS)
+
+
+def test_a_message_that_comes_again_is_not_run_again_however_many_came_meanwhile() -> None:
+    s = session(scheduling=Scheduling(max_queued=1))
+    give(s, hello())
+    finish_first(s)
+    for sequence in range(2, 2000):
+        give(s, infer(sequence, budget_ns=0), T0 + 5 * MS, frames=FRAMES)
+    assert refusal(give(s, infer(1, budget_ns=200 * MS), T0 + 5 * MS, frames=FRAMES)) == "duplicate"
+
+
+def test_a_message_that_comes_again_after_this_host_was_suspended_is_not_run_again() -> None:
+    s = greeted()
+    finish_first(s)
+    s.handle(ClockJumped(10**9), T0 + 2 * MS)
+    give(s, hello(), T0 + 3 * MS)
+    assert refusal(give(s, infer(1, budget_ns=200 * MS), T0 + 400 * MS, frames=FRAMES)) == "duplicate"
+
+
+def test_a_message_that_comes_again_after_its_edge_greeted_anew_is_not_run_again() -> None:
+    s = greeted()
+    finish_first(s)
+    give(s, Bye("closing"))
+    give(s, hello())
+    assert refusal(give(s, infer(1, budget_ns=200 * MS), T0 + 5 * MS, frames=FRAMES)) == "duplicate"
+
+
+# --- suspend -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_node_that_was_suspended_asks_its_edges_to_greet_anew_and_drops_what_they_had_asked() -> None:
+    s = greeted()
+    give(s, hello(connection="probe"), link="edge:1:probe")
+    give(s, infer(1, budget_ns=200 * MS), frames=FRAMES)
+    actions = s.handle(ClockJumped(10**9), T0 + MS)
+    told = [a.link for a in actions if isinstance(a, Send) and a.message == Bye("hello")]
+    assert told == ["edge:1:probe", LINK]
+    assert [a.run for a in actions if isinstance(a, Abort)] == [1]
+
+
+def test_an_edge_that_was_suspended_and_greets_anew_is_not_taken_for_late() -> None:
+    s = greeted()
+    give(s, Probe(1, T0, 0, 0), T0 + MS, link=LINK)
+    behind = T0 + 1000 * MS
+    give(s, hello(), behind)
+    assert launches(give(s, infer(1, sent_ns=T0 + 2 * MS, budget_ns=10 * MS), behind, frames=FRAMES)) == 1
