@@ -5,11 +5,13 @@
 
 Every request ends in one outcome, a value and never an exception: an `Answer`, or `Missed`, `Rejected` or `Superseded`.
 What is wrong with the request itself (a tensor, a model's name, a deadline) is an `InputError`, which is a `ValueError`,
-raised before anything is sent. A client may be shared by threads, but not across a fork.
+raised before anything is sent. A client may be shared by threads, but neither across a fork nor with another process: there
+every use is refused with a `HeadtailError` that names the process it belongs to, and closing it does nothing.
 
 The client owns outcome and timer, so that an agent that is killed or stopped hangs nobody; it attaches again by itself when
-the agent is back. Requests made before the first attach wait for it, at most until their deadlines; as nobody has
-said yet what the models look like, a mistake in such a request ends as `Rejected("input")`.
+the agent is back. With `standby`, an agent that holds only the cheapest rung of each model answers meanwhile. Requests made
+before the first attach wait for it, at most until their deadlines; as nobody has said yet what the models look like, a
+mistake in such a request ends as `Rejected("input")`.
 """
 
 from __future__ import annotations
@@ -21,52 +23,71 @@ import time
 import weakref
 from pathlib import Path
 from types import TracebackType
-from typing import cast
+from typing import Literal, cast
 
 import msgspec
 
+from edge.agents import PRIMARY, STANDBY
 from edge.client_loop import ClientLoop, Parts
 from edge.client_stream import Stream
-from edge.door import WHEN, Inputs, bind, choose_model, deadline, own, whole
+from edge.door import CLASSES, HIGHEST_CLASS, WHEN, Inputs, bind, choose_model, deadline, own, whole
 from edge.outcomes import Counts
 from edge.tickets import AsyncTicket, FutureTicket, OutcomeFuture, Ticket, WaitTicket
 from shared.errors import HeadtailError, InputError
+from shared.lateness import LatenessFigures
 from shared.request import Outcome, Request
 from shared.settings import AgentGroup, EdgeSettings
 from shared.wire.messages import ModelInfo
 
 DEFAULT_ENDPOINT = AgentGroup().endpoint
 MAX_OPEN = 256
-HIGHEST_CLASS = 1 << 16
 LONGEST_NAME = 64
 HIGHEST_OPEN = 1 << 20
+
+
+WHO: dict[int | None, Literal["agent", "standby"]] = {PRIMARY: "agent", STANDBY: "standby"}
+
+
+class ClientHealth(msgspec.Struct, frozen=True):
+    """How a client fares. `asking`: which agent is asked now (`agent`, `standby`; None: none is there). `lateness`: how long
+    after its deadline each outcome was decided, in milliseconds; those decided before count as 0. That is the client's own
+    part in being late, whatever the outcome was."""
+
+    asking: Literal["agent", "standby"] | None
+    counts: Counts
+    faults: dict[str, int]
+    lateness: LatenessFigures
 
 
 class Client:
     """A connection to an edge agent, or the agent itself inside this process (`Client.embedded`).
 
-    `endpoint` is the agent's (`ipc://PATH`); the agent need not be there yet. `max_open` bounds the requests that are open at
-    once; one more is `Rejected("too-many-open")`. A context manager; `close()` ends what is open as `Rejected("closed")`.
+    `endpoint` is the agent's (`ipc://PATH`); the agent need not be there yet. `standby` is that of a standby agent, which is
+    asked while the other is away or silent. `max_open` bounds the requests that are open at once; one more is
+    `Rejected("too-many-open")`. A context manager; `close()` ends what is open as `Rejected("closed")`.
     """
 
     def __init__(
         self,
         endpoint: str = DEFAULT_ENDPOINT,
         *,
+        standby: str | None = None,
         name: str = "client",
         max_open: int = MAX_OPEN,
         parts: Parts | None = None,
     ) -> None:
-        """`parts` replaces the connection: for the embedded form and for tests. Raises `UserError` (a `ValueError`) for an
-        endpoint that is none, and `InputError` where `max_open` is not positive or `name` too long."""
+        """`parts` replaces the connections: for the embedded form and for tests. Raises `UserError` (a `ValueError`) for an
+        endpoint that is none, and `InputError` where `max_open` is not positive, `name` too long, or both agents are one."""
         max_open = whole("max_open", max_open, 1, HIGHEST_OPEN, "a positive number")
         if not isinstance(cast(object, name), str) or not name.isprintable() or len(name) > LONGEST_NAME:
             raise InputError(f"name: expected up to {LONGEST_NAME} printable characters, got {name!r:.80}")
+        if standby == endpoint:
+            raise InputError(f"standby: expected another agent than {endpoint}")
         self._name = name
         self._sequences = itertools.count(1)
         self._streams = itertools.count(1)
         self._closed = False
-        self._loop = ClientLoop(name, parts or _remote(endpoint, name, max_open))
+        self._loop = ClientLoop(name, parts or _remote(endpoint, standby, name, max_open))
         self._finalizer = weakref.finalize(self, ClientLoop.shutdown, self._loop)
 
     @classmethod
@@ -120,7 +141,7 @@ class Client:
         priority: int = 1,
     ) -> OutcomeFuture:
         """Ask and return at once: a future of the outcome. `cancel()` withdraws the request. Else as `infer`."""
-        future = OutcomeFuture(self._loop.withdraw)
+        future = OutcomeFuture(self._loop.withdraw, self._loop.check_process)
         future.sequence = self.start(
             FutureTicket(future), inputs, deadline_ms, deadline_ns=deadline_ns, model=model, priority=priority
         )
@@ -167,17 +188,23 @@ class Client:
         period_ms: float,
         deadline_ms: float = 10.0,
         latest_wins: bool = True,
+        rows: int = 1,
         model: str | None = None,
         priority: int = 1,
     ) -> Stream:
-        """A periodic source, as a camera is. With `latest_wins` a newer frame takes the place of an older one that still
-        waits in the agent, which ends as `Superseded`. Raises `InputError` for a period or deadline that is not positive."""
+        """A periodic source, as a camera is, whose frames have `rows` rows each. It is announced to the agent, which says
+        what it promises (`Stream.promise`). With `latest_wins` a newer frame takes the place of an older one that still waits
+        in the agent, which ends as `Superseded`. Raises `InputError`: a period or deadline that is not positive, an
+        unknown model, more rows than it takes, too many streams."""
+        self._loop.check_process()
         return Stream(
             self,
+            self._loop,
             number=next(self._streams),
             period_ms=period_ms,
             deadline_ms=deadline_ms,
             latest_wins=latest_wins,
+            rows=rows,
             model=model,
             priority=priority,
         )
@@ -204,7 +231,7 @@ class Client:
         now = time.monotonic_ns()
         due_from = now if scheduled_ns is None else whole("scheduled_ns", scheduled_ns, 0, 1 << 62, WHEN)
         due_ns = deadline(now, due_from, deadline_ms, deadline_ns)
-        priority = whole("priority", priority, 0, HIGHEST_CLASS, "a whole number from 0 (the most important)")
+        priority = whole("priority", priority, 0, HIGHEST_CLASS, CLASSES)
         sequence = next(self._sequences)
         machine = self._loop.machine
         models = machine.models
@@ -229,30 +256,52 @@ class Client:
 
     def models(self) -> dict[str, ModelInfo]:
         """The agent's models by name, as it last told; empty before the first attach."""
+        self._loop.check_process()
         return dict(self._loop.machine.models)
 
     @property
     def attached(self) -> bool:
-        """Whether the agent is there."""
+        """Whether an agent is there, be it the standby."""
+        self._loop.check_process()
         return self._loop.machine.attached
 
+    @property
+    def asking(self) -> Literal["agent", "standby"] | None:
+        """Which agent is asked now; None where none is there."""
+        self._loop.check_process()
+        return WHO.get(self._loop.machine.asking)
+
     def wait_attached(self, timeout_s: float = 10.0) -> bool:
-        """Block until the agent is there; False where it is not after `timeout_s`."""
+        """Block until an agent is there; False where none is after `timeout_s`."""
         return self._loop.wait_attached(timeout_s)
 
     def stats(self) -> Counts:
         """What came of the requests so far."""
+        self._loop.check_process()
         return msgspec.structs.replace(self._loop.machine.counts)
 
     def faults(self) -> dict[str, int]:
-        """Messages of the agent that were refused, by reason."""
+        """What agents said that was refused, by reason; `standby-contract` counts models of which the standby has another
+        version, so that it is not asked for them."""
+        self._loop.check_process()
         return dict(self._loop.machine.faults)
+
+    @property
+    def health(self) -> ClientHealth:
+        """All of the above in one record, and how late outcomes were decided."""
+        return ClientHealth(self.asking, self.stats(), self.faults(), self._loop.machine.lateness.figures())
 
     # --- ending -------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End every open request as `Rejected("closed")` and release everything. May be called more than once."""
+        """End every open request as `Rejected("closed")` and release everything. May be called more than once; does nothing
+        in a forked child, where the parent's requests go on."""
         self._finalizer()
+
+    def __reduce__(self) -> str | tuple[object, ...]:
+        raise HeadtailError(
+            f"a client cannot be copied or sent to another process than {self._loop.pid}; make one there"
+        )
 
     def __enter__(self) -> Client:
         return self
@@ -263,7 +312,7 @@ class Client:
         self.close()
 
 
-def _remote(endpoint: str, name: str, max_open: int) -> Parts:
+def _remote(endpoint: str, standby: str | None, name: str, max_open: int) -> Parts:
     from edge.client_link import agent_link
 
-    return agent_link(endpoint, f"{name}-{os.getpid()}", time.time_ns(), max_open)
+    return agent_link(endpoint, f"{name}-{os.getpid()}", time.time_ns(), max_open, standby)

@@ -1,10 +1,10 @@
-"""A client's connection to the agent of this host: ZeroMQ over ipc, behind the client's loop."""
+"""A client's connections to the agents of this host: ZeroMQ over ipc, behind the client's loop."""
 
 from __future__ import annotations
 
-from edge.client_loop import Parts
+from edge.client_loop import Parts, room_for
 from edge.outcomes import Outcomes
-from edge.stub import AGENT, Stub
+from edge.stub import AGENT, STANDBY_AGENT, Stub
 from shared.events import Action, Event, Send, SendFailed
 from shared.transport import Dealers
 from shared.wire.codec import decode_agent
@@ -16,11 +16,14 @@ MESSAGE_MB = 2047
 """The largest message of the agent that is taken: what the agent's own settings allow at most."""
 
 
-def agent_link(endpoint: str, name: str, incarnation: int, max_open: int) -> Parts:
-    """The parts of a client that talks to the agent at `endpoint`. Raises `UserError` for a malformed endpoint."""
+def agent_link(endpoint: str, name: str, incarnation: int, max_open: int, standby: str | None = None) -> Parts:
+    """The parts of a client that talks to the agent at `endpoint`, and to the one at `standby` while that is away. Raises
+    `UserError` for a malformed endpoint."""
     transport = Dealers(name, incarnation, decode_agent, max_message_mb=MESSAGE_MB, send_mark=SEND_MARK)
     try:
         transport.connect(AGENT, endpoint)
+        if standby is not None:
+            transport.connect(STANDBY_AGENT, standby)
     except BaseException:
         transport.close()
         raise
@@ -30,5 +33,5 @@ def agent_link(endpoint: str, name: str, incarnation: int, max_open: int) -> Par
             return SendFailed(action.link, action.message)
         return None
 
-    stub = Stub(name, incarnation, Outcomes(name, max_open))
-    return Parts(stub, perform, transport.close, transports=(transport,))
+    stub = Stub(name, incarnation, Outcomes(name, max_open, standby=standby is not None))
+    return Parts(stub, perform, transport.close, transports=(transport,), room=room_for(max_open))

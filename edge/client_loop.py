@@ -12,19 +12,24 @@ import os
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from edge.announced import NOTHING_YET, StreamPromise
 from edge.outcomes import Counts
 from edge.stub import Given
 from edge.tickets import Ticket
 from shared.driver import Driver, Mailbox
 from shared.errors import HeadtailError
-from shared.events import Action, Arrived, Event, Resolve, Withdrawn
+from shared.events import Action, Arrived, Event, Resolve, StreamClosed, StreamOpened, Withdrawn
+from shared.lateness import Lateness
 from shared.ports import Machine, Source
 from shared.request import Rejected, Request
 from shared.wire.messages import ModelInfo
+
+CLOSED = StreamPromise(None, "closed")
 
 JOIN_S = 5.0
 """How long closing waits for the loop's thread."""
@@ -49,12 +54,31 @@ class ClientMachine(Machine, Protocol):
         ...
 
     @property
+    def asking(self) -> int | None:
+        """The agent that is asked now, `PRIMARY` or `STANDBY`; None where none is there. May be read from any thread."""
+        ...
+
+    @property
+    def lateness(self) -> Lateness:
+        """How long after its deadline each outcome was decided."""
+        ...
+
+    @property
     def faults(self) -> Mapping[str, int]:
         """Messages of the agent that were refused, by reason."""
         ...
 
+    @property
+    def promises(self) -> Mapping[int, StreamPromise]:
+        """What the open streams are promised; replaced where that changes. May be read from any thread."""
+        ...
+
     def defer(self, sequence: int, model: str | None, given: Given) -> None:
         """Keep what the caller gave for a request that cannot be checked before the attach. From any thread."""
+        ...
+
+    def forget(self, sequence: int) -> None:
+        """A request that was deferred will not arrive after all. From any thread."""
         ...
 
     def close(self, now: int) -> list[Action]:
@@ -65,13 +89,21 @@ class ClientMachine(Machine, Protocol):
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What stands behind a client: its machine, who carries out the actions that leave the process, what the loop waits
-    on besides the application's calls, and how all of it is released (on the loop's thread)."""
+    on besides the application's calls, and how all of it is released (on the loop's thread). `room` bounds the calls that
+    wait for the loop, and with them the tensors that they hold."""
 
     machine: ClientMachine
     perform: Callable[[Action], Event | None]
     release: Callable[[], None]
     completions: Sequence[Source] = ()
     transports: Sequence[Source] = ()
+    room: int = 4096
+
+
+def room_for(max_open: int) -> int:
+    """Calls that may wait for the loop of a client that has `max_open` requests open: as many again, twice, since a
+    request and its withdrawal are two calls."""
+    return 64 + 2 * max_open
 
 
 @dataclass(slots=True)
@@ -90,7 +122,7 @@ class ClientLoop:
         self._name = name
         self._parts = parts
         self._state = _State()
-        self._mailbox = Mailbox()
+        self._mailbox = Mailbox(parts.room)
         weakref.finalize(self, self._mailbox.close).atexit = False
         self._machine = parts.machine
         self._driver = Driver(
@@ -103,9 +135,16 @@ class ClientLoop:
         self._pid = os.getpid()
         self._changed = threading.Condition()
         self._attached = parts.machine.attached
+        self._promises = parts.machine.promises
+        self._abandoned: deque[int] = deque()
         self._released = False
         self._thread = threading.Thread(target=self._run, name=f"headtail-{name}", daemon=True)
         self._thread.start()
+
+    @property
+    def pid(self) -> int:
+        """The process that this belongs to."""
+        return self._pid
 
     @property
     def machine(self) -> ClientMachine:
@@ -113,11 +152,16 @@ class ClientLoop:
         return self._machine
 
     def handle(self, event: Event, now: int) -> list[Action]:
-        """The machine's own `handle`; tells those in `wait_attached` when the agent comes or goes. For the driver only."""
-        actions = self._machine.handle(event, now)
-        if self._attached is not self._machine.attached:
+        """The machine's own `handle`; tells those who wait for it when the agent comes or goes, or changes a promise. For
+        the driver only."""
+        machine = self._machine
+        actions = machine.handle(event, now)
+        while self._abandoned:
+            actions += machine.handle(StreamClosed(self._name, self._abandoned.popleft()), now)
+        if self._attached is not machine.attached or self._promises is not machine.promises:
             with self._changed:
-                self._attached = self._machine.attached
+                self._attached = machine.attached
+                self._promises = machine.promises
                 self._changed.notify_all()
         return actions
 
@@ -133,12 +177,47 @@ class ClientLoop:
             self._end(request, Rejected("closed", state.why))
 
     def withdraw(self, sequence: int) -> None:
-        """Forget a request: its ticket is dropped and the agent told. Does nothing where it is over."""
+        """Forget a request: its ticket is dropped and the agent told. Does nothing where it is over. Raises `HeadtailError` in
+        a forked child."""
+        self.check_process()
         ticket = self._state.tickets.pop(sequence, None)
         if ticket is not None:
             if not self._state.ended:
                 self._mailbox.offer(Withdrawn(self._name, sequence))
             ticket.drop()
+
+    def open_stream(self, opened: StreamOpened) -> bool:
+        """Announce a stream; False where the client's own queue is full, or the client has ended."""
+        return not self._state.ended and self._mailbox.offer(opened)
+
+    def close_stream(self, stream: int) -> None:
+        """A stream is over. Does nothing in a forked child, where the parent's goes on."""
+        if os.getpid() != self._pid:
+            return
+        if not self._state.ended and not self._mailbox.offer(StreamClosed(self._name, stream)):
+            self._abandoned.append(stream)
+
+    def abandon_stream(self, stream: int) -> None:
+        """Nobody holds a stream any more: it is closed when the loop next has anything to do. The collector calls this, maybe
+        in the middle of something else on this very thread, so that no lock may be taken."""
+        self._abandoned.append(stream)
+
+    def promise(self, stream: int) -> StreamPromise:
+        """What a stream is promised now. Raises `HeadtailError` in a forked child."""
+        self.check_process()
+        if self._state.ended:
+            return CLOSED
+        return self._machine.promises.get(stream, NOTHING_YET)
+
+    def wait_promise(self, stream: int, timeout_s: float) -> bool:
+        """Block until the agent has said what it promises to a stream; False where it has not after `timeout_s`."""
+        self.check_process()
+
+        def known() -> bool:
+            return self._state.ended or self._machine.promises.get(stream, NOTHING_YET) is not NOTHING_YET
+
+        with self._changed:
+            return self._changed.wait_for(known, timeout_s) and not self._state.ended
 
     def wait_attached(self, timeout_s: float) -> bool:
         """Block until the agent is there; False where it is not after `timeout_s`."""
@@ -195,6 +274,7 @@ class ClientLoop:
         self._parts.release()
 
     def _end(self, request: Request, outcome: Rejected) -> None:
+        self._machine.forget(request.sequence)
         ticket = self._state.tickets.pop(request.sequence, None)
         if ticket is not None:
             ticket.resolve(outcome)

@@ -4,20 +4,31 @@ A frame's deadline and its elapsed time count from when it was *due*, not from w
 that falls behind would look punctual (coordinated omission). The sender's own lateness is kept apart. Only the sender knows
 when a frame was due; one that names no time is taken to be due when it comes. A grid laid from the first frame was rejected:
 a camera's clock drifts against the host's by a few frames an hour, and the grid would call punctual frames late.
+
+A stream is announced to the agent when it is made, so that the agent can promise answers to its frames before they come, and
+ends there when it is closed, or when nobody holds it any more.
 """
 
 from __future__ import annotations
 
 import time
+import weakref
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from edge.door import WHEN, Inputs, span, whole
+from edge.announced import MAX_STREAMS, StreamPromise
+from edge.client_loop import CLOSED, ClientLoop
+from edge.door import CLASSES, HIGHEST_CLASS, WHEN, Inputs, choose_model, span, whole
 from edge.tickets import FutureTicket, OutcomeFuture
 from shared.errors import InputError
+from shared.events import StreamOpened
 
 if TYPE_CHECKING:
     from edge.client import Client
+
+LEAST_PERIOD_MS = 0.1
+LONGEST_MS = 3_600_000.0
+MOST_ROWS = (1 << 31) - 1
 
 KEPT_LATENESSES = 4096
 
@@ -32,25 +43,70 @@ class Stream:
     def __init__(
         self,
         client: Client,
+        loop: ClientLoop,
         *,
         number: int,
         period_ms: float,
         deadline_ms: float,
         latest_wins: bool,
+        rows: int,
         model: str | None,
         priority: int,
     ) -> None:
         self._client = client
+        self._loop = loop
         self._number = number
-        self.period_ns = _span_ns("period_ms", period_ms)
-        self.deadline_ns = _span_ns("deadline_ms", deadline_ms)
+        self.period_ns = _span_ns("period_ms", period_ms, LEAST_PERIOD_MS)
+        self.deadline_ns = _span_ns("deadline_ms", deadline_ms, 0.0)
         self._latest_wins = latest_wins
+        self._priority = whole("priority", priority, 0, HIGHEST_CLASS, CLASSES)
         self._model = model
-        self._priority = priority
+        rows = whole("rows", rows, 1, MOST_ROWS, "a positive number")
+        models = loop.machine.models
+        if models:
+            most = choose_model(models, model).max_batch
+            rows = whole("rows", rows, 1, most, f"1 to {most}, what the model takes,")
+        elif model is not None and not isinstance(cast(object, model), str):
+            raise InputError(f"model: expected a name, got {model!r:.80}")
+        if len(loop.machine.promises) >= MAX_STREAMS:
+            raise InputError(f"{MAX_STREAMS} streams are open already: close those that have ended")
         self._closed = False
         self.frames = 0
         self.late_frames = 0
         self.lateness_ns: deque[int] = deque(maxlen=KEPT_LATENESSES)
+        self._forgotten = weakref.finalize(self, loop.abandon_stream, number)
+        self._forgotten.atexit = False
+        loop.open_stream(
+            StreamOpened(
+                client="",
+                stream=number,
+                plan=model or "",
+                rows=rows,
+                period_ns=self.period_ns,
+                deadline_ns=self.deadline_ns,
+                priority=self._priority,
+                latest_wins=latest_wins,
+            )
+        )
+
+    @property
+    def promise(self) -> str | None:
+        """The local answer (a rung's name) that each frame of this stream can count on; None where nothing is promised, as
+        `reason` says. It may change at any time: a more important stream comes, the device slows down, the agent goes."""
+        return self._promise().rung
+
+    @property
+    def reason(self) -> str:
+        """Why nothing is promised: `overload`, `no-route`, `input`, `full`, `agent` (none is there), `contract` (the standby
+        has another version of the model), `closed`. Empty where something is, and before the agent has spoken."""
+        return self._promise().reason
+
+    def _promise(self) -> StreamPromise:
+        return CLOSED if self._closed else self._loop.promise(self._number)
+
+    def wait_promise(self, timeout_s: float = 10.0) -> bool:
+        """Block until the agent has said what it promises; False where it has not after `timeout_s`, or never will."""
+        return not self._closed and self._loop.wait_promise(self._number, timeout_s)
 
     def submit(self, inputs: Inputs, scheduled_ns: int | None = None) -> OutcomeFuture:
         """Ask for a frame that was due at `scheduled_ns` of `time.monotonic_ns()` (now, where None): its future.
@@ -70,7 +126,7 @@ class Stream:
         self.lateness_ns.append(max(0, now - due_ns))
         if due_ns + self.deadline_ns <= now:
             self.late_frames += 1
-        future = OutcomeFuture(self._client.withdraw)
+        future = OutcomeFuture(self._loop.withdraw, self._loop.check_process)
         future.sequence = self._client.start(
             FutureTicket(future),
             inputs,
@@ -90,8 +146,11 @@ class Stream:
         return previous_ns + (missed + 1) * self.period_ns
 
     def close(self) -> None:
-        """Take no more frames. Those that are open keep their outcomes."""
-        self._closed = True
+        """Take no more frames. Those that are open keep their outcomes. May be called more than once."""
+        if not self._closed:
+            self._closed = True
+            self._forgotten.detach()
+            self._loop.close_stream(self._number)
 
     def __enter__(self) -> Stream:
         return self
@@ -100,5 +159,8 @@ class Stream:
         self.close()
 
 
-def _span_ns(name: str, span_ms: float) -> int:
-    return max(1, round(span(name, span_ms) * 1e6))
+def _span_ns(name: str, span_ms: float, least_ms: float) -> int:
+    known_ms = span(name, span_ms)
+    if not least_ms <= known_ms <= LONGEST_MS:
+        raise InputError(f"{name}: expected {least_ms:g} to {LONGEST_MS:.0f} milliseconds, got {span_ms!r:.80}")
+    return max(1, round(known_ms * 1e6))

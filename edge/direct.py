@@ -9,10 +9,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from edge.outcomes import AgentAttached, Ask, Asked, ClientEvent, Closed, Connected, Counts, Drop, Outcomes
-from edge.stub import Given
-from shared.errors import InvariantBroken
-from shared.events import Action, Arrived, ClientGone, ClockJumped, Event, Hold, Resolve, Tick, WakeAt, Withdrawn
+import msgspec
+
+from edge.agents import PRIMARY
+from edge.announced import MAX_STREAMS, NOTHING_YET, StreamPromise, check_announcement
+from edge.client_events import AgentAttached, Ask, Asked, ClientEvent, Closed, Connected, Drop
+from edge.door import choose_model
+from edge.outcomes import Counts, Outcomes
+from edge.stub import Given, announcement_of
+from shared.errors import InputError, InvariantBroken
+from shared.events import (
+    Action,
+    Arrived,
+    ClientGone,
+    ClockJumped,
+    Event,
+    Granted,
+    Hold,
+    Resolve,
+    StreamClosed,
+    StreamOpened,
+    Tick,
+    WakeAt,
+    Withdrawn,
+)
+from shared.lateness import Lateness
 from shared.ports import Machine
 from shared.request import Rejected, Request
 from shared.wire.messages import ModelInfo
@@ -20,16 +41,25 @@ from shared.wire.messages import ModelInfo
 
 class Direct:
     """The machine of an application that carries its agent. `client` is its name to the broker, `levels` how many
-    priorities there are."""
+    priorities there are, `max_streams` how many streams may be open."""
 
     def __init__(
-        self, client: str, outcomes: Outcomes, broker: Machine, models: Mapping[str, ModelInfo], levels: int
+        self,
+        client: str,
+        outcomes: Outcomes,
+        broker: Machine,
+        models: Mapping[str, ModelInfo],
+        levels: int,
+        max_streams: int = MAX_STREAMS,
     ) -> None:
         self._client = client
         self._outcomes = outcomes
         self._broker = broker
         self._levels = levels
+        self._max_streams = max_streams
         self.models = models
+        self.promises: Mapping[int, StreamPromise] = {}
+        self._announced: set[int] = set()
         self.faults: dict[str, int] = {}
         self._requests: dict[int, Request] = {}
         self._client_wake_ns: int | None = None
@@ -44,15 +74,28 @@ class Direct:
         return self._outcomes.counts
 
     @property
+    def lateness(self) -> Lateness:
+        """How long after its deadline each outcome was decided."""
+        return self._outcomes.lateness
+
+    @property
     def attached(self) -> bool:
         """Always: the agent is part of this process."""
         return True
+
+    @property
+    def asking(self) -> int:
+        """Always the one agent that there is."""
+        return PRIMARY
 
     def defer(self, sequence: int, model: str | None, given: Given) -> None:
         """Never called: the models are known from the start. Raises `InvariantBroken`."""
         raise InvariantBroken(
             f"request {sequence} (model {model}, {len(given)} tensors) was deferred by an embedded agent"
         )
+
+    def forget(self, sequence: int) -> None:
+        """Nothing was deferred."""
 
     def handle(self, event: Event, now: int) -> list[Action]:
         """Take one event of the loop and say what is to be done about it."""
@@ -65,6 +108,10 @@ class Direct:
             case Withdrawn():
                 self._requests.pop(event.sequence, None)
                 self._feed(event, now, actions)
+            case StreamOpened():
+                self._open(event, now, actions)
+            case StreamClosed():
+                self._shut(event.stream, now, actions)
             case Tick():
                 self._wake_ns = None
                 self._tick(event, now, actions)
@@ -82,6 +129,38 @@ class Direct:
         self._feed(Closed(), now, actions)
         self._tell(ClientGone(self._client), now, actions)
         return actions
+
+    def _open(self, event: StreamOpened, now: int, actions: list[Action]) -> None:
+        if len(self.promises) >= MAX_STREAMS:
+            return
+        if len(self._announced) >= self._max_streams:
+            self._promise(event.stream, StreamPromise(None, "full"))
+            return
+        try:
+            info = choose_model(self.models, event.plan or None)
+            check_announcement(announcement_of(event), self._levels, info.max_batch)
+        except InputError:
+            self._promise(event.stream, StreamPromise(None, "input"))
+            return
+        self._promise(event.stream, NOTHING_YET)
+        self._announced.add(event.stream)
+        self._tell(msgspec.structs.replace(event, client=self._client, plan=info.contract), now, actions)
+
+    def _shut(self, stream: int, now: int, actions: list[Action]) -> None:
+        self.promises = {known: promise for known, promise in self.promises.items() if known != stream}
+        if stream in self._announced:
+            self._announced.discard(stream)
+            self._tell(StreamClosed(self._client, stream), now, actions)
+
+    def _promise(self, stream: int, promise: StreamPromise) -> None:
+        """`promises` is replaced, never changed, so that any thread may read it."""
+        self.promises = {**self.promises, stream: promise}
+
+    def _granted(self, granted: Granted) -> None:
+        if granted.stream in self.promises:
+            self._promise(granted.stream, StreamPromise(granted.rung or None, granted.reason))
+        else:
+            self.counts.ignored += 1
 
     def _tick(self, event: Tick, now: int, actions: list[Action]) -> None:
         if self._broker_wake_ns is not None and self._broker_wake_ns <= now:
@@ -118,6 +197,8 @@ class Direct:
             match action:
                 case Hold() | Resolve():
                     self._feed(action, now, actions)
+                case Granted():
+                    self._granted(action)
                 case WakeAt():
                     self._broker_wake_ns = action.at_ns
                 case _:

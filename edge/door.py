@@ -27,6 +27,12 @@ Inputs = npt.ArrayLike | Mapping[str, npt.ArrayLike]
 WHEN = "an integer of time.monotonic_ns()"
 """What a time is, in words."""
 
+HIGHEST_CLASS = 1 << 16
+"""The largest number of a priority that is taken before the agent says how many it has."""
+
+CLASSES = "a whole number from 0 (the most important)"
+"""What a priority is, in words."""
+
 MAX_EARLY_BYTES = 2047 << 20
 """The largest tensor that is kept until an agent says what its models look like: no agent takes a larger message."""
 

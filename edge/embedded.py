@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import warnings
 
-from edge.client_loop import Parts
+from edge.client_loop import Parts, room_for
 from edge.direct import Direct
 from edge.host import Host
 from edge.outcomes import Outcomes
@@ -27,11 +27,13 @@ def embedded_parts(settings: EdgeSettings, name: str) -> Parts:
         warnings.warn(untouched, stacklevel=3)
     host = Host(settings, time.time_ns())
     outcomes = Outcomes(name, settings.limits.max_open)
-    machine = Direct(name, outcomes, host.broker, host.models, settings.scheduling.priority_levels)
+    limits = settings.limits
+    machine = Direct(name, outcomes, host.broker, host.models, settings.scheduling.priority_levels, limits.max_streams)
     return Parts(
         machine,
         host.perform,
         host.close,
         completions=(host.finished,),
         transports=(host.nodes,),
+        room=room_for(limits.max_open),
     )

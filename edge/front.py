@@ -5,7 +5,9 @@ request gets its one outcome, `Rejected("input")` with the reason in words; a ba
 what others have asked. A client is known by its connection, so that none can speak in another's name.
 
 A client that vanishes without a word is noticed when something is sent to it. At the limit of clients every known one is
-sent its greeting again, which is harmless to the living and finds the dead.
+sent its greeting again, and every second those that have streams and have been quiet are told again what these are
+promised: harmless to the living, and it finds the dead, whose streams would keep promises from others. That is seen to
+with whatever else happens: while nothing happens nobody is kept from anything, so that no timer is needed.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from edge.announced import check_announcement
 from edge.answers import to_header
 from edge.door import MAX_DEADLINE_NS
 from shared.errors import InputError, SettingsError
@@ -22,6 +25,7 @@ from shared.events import (
     Arrived,
     ClientGone,
     Event,
+    Granted,
     Hold,
     LinkDown,
     LinkUp,
@@ -29,6 +33,8 @@ from shared.events import (
     Resolve,
     Send,
     SendFailed,
+    StreamClosed,
+    StreamOpened,
     Withdrawn,
 )
 from shared.plan import Plan
@@ -43,13 +49,30 @@ from shared.wire.messages import (
     Attach,
     Attached,
     Bye,
+    CloseStream,
     Final,
     Message,
     ModelInfo,
+    OpenStream,
     Provisional,
+    StreamState,
     Submit,
     Withdraw,
 )
+
+QUIET_NS = 1_000_000_000
+"""A client with streams that has said nothing for so long is told again what they are promised, to see whether it lives."""
+
+
+class _Session:
+    """One attached client: its open requests, its streams with what they were last said to be promised, its last word."""
+
+    __slots__ = ("heard_ns", "requests", "streams")
+
+    def __init__(self) -> None:
+        self.requests: set[int] = set()
+        self.streams: dict[int, StreamState] = {}
+        self.heard_ns = 0
 
 
 def most_rows(plan: Plan, settings: EdgeSettings) -> int:
@@ -91,8 +114,11 @@ class Front:
         self._plans = plans
         self._levels = settings.scheduling.priority_levels
         self._max_clients = settings.limits.max_clients
+        self._max_streams = settings.limits.max_streams
         self._node_links = {f"{node.name}/{kind}" for node in settings.nodes for kind in ("data", "probe")}
-        self._open: dict[str, set[int]] = {}
+        self._sessions: dict[str, _Session] = {}
+        self._streams = 0
+        self._look_ns = 0
         models = tuple(model_info(plan, contract, settings) for contract, plan in plans.items())
         self._most_rows = {info.contract: info.max_batch for info in models}
         self._by_name = {info.name: info.contract for info in models}
@@ -106,10 +132,21 @@ class Front:
     @property
     def clients(self) -> int:
         """How many clients are attached."""
-        return len(self._open)
+        return len(self._sessions)
+
+    @property
+    def streams(self) -> int:
+        """How many streams they have announced."""
+        return self._streams
 
     def handle(self, event: Event, now: int) -> list[Action]:
         """Take one event of the loop and say what is to be done about it."""
+        actions = self._handled(event, now)
+        if self._streams and now >= self._look_ns:
+            actions += self._look(now)
+        return actions
+
+    def _handled(self, event: Event, now: int) -> list[Action]:
         match event:
             case Received() if event.link not in self._node_links:
                 return self._from_client(event.link, event.message, event.frames, now)
@@ -123,28 +160,36 @@ class Front:
                 return self._tell(event, now)
 
     def _from_client(self, link: str, message: Message, frames: tuple[Buffer, ...], now: int) -> list[Action]:
+        session = self._sessions.get(link)
+        if session is not None:
+            session.heard_ns = now
         if isinstance(message, Attach):
-            return self._attach(link, message)
+            return self._attach(link, message, now)
         if isinstance(message, Bye):
             return self._gone(link, now)
-        if link not in self._open:
+        if session is None:
             return self._refuse(link, "hello")
         match message:
             case Submit():
-                return self._submit(link, message, frames, now)
+                return self._submit(link, session, message, frames, now)
             case Withdraw():
-                self._open[link].discard(message.sequence)
+                session.requests.discard(message.sequence)
                 return self._tell(Withdrawn(link, message.sequence), now)
+            case OpenStream():
+                return self._open(link, session, message, now)
+            case CloseStream():
+                return self._close(link, session, message.stream, now)
             case _:
                 return []
 
-    def _attach(self, link: str, attach: Attach) -> list[Action]:
+    def _attach(self, link: str, attach: Attach, now: int) -> list[Action]:
         if attach.protocol != PROTOCOL:
             return self._refuse(link, "version")
-        if link not in self._open:
-            if len(self._open) >= self._max_clients:
-                return [*self._refuse(link, "full"), *(Send(other, self._greeting) for other in self._open)]
-            self._open[link] = set()
+        if link not in self._sessions:
+            if len(self._sessions) >= self._max_clients:
+                return [*self._refuse(link, "full"), *(Send(other, self._greeting) for other in self._sessions)]
+            session = self._sessions[link] = _Session()
+            session.heard_ns = now
         return [Send(link, self._greeting)]
 
     def _refuse(self, link: str, reason: str) -> list[Action]:
@@ -152,25 +197,89 @@ class Front:
         return [Send(link, Bye(reason))]
 
     def _gone(self, link: str, now: int) -> list[Action]:
-        if self._open.pop(link, None) is None:
+        session = self._sessions.pop(link, None)
+        if session is None:
             return []
+        self._streams -= len(session.streams)
         return self._tell(ClientGone(link), now)
 
-    def _submit(self, link: str, submit: Submit, frames: tuple[Buffer, ...], now: int) -> list[Action]:
+    def _look(self, now: int) -> list[Action]:
+        """Say something to those who have streams and have been quiet."""
+        self._look_ns = now + QUIET_NS
+        return [
+            Send(link, next(iter(session.streams.values())))
+            for link, session in self._sessions.items()
+            if session.streams and now - session.heard_ns >= QUIET_NS
+        ]
+
+    # --- streams ------------------------------------------------------------------------------------------------------
+
+    def _open(self, link: str, session: _Session, message: OpenStream, now: int) -> list[Action]:
+        """What was said of the stream before is void, also where the new word is refused."""
+        reason = "input"
+        contract = self._contract_of(message.model)
         try:
-            request = self._checked(link, submit, frames, now)
+            if contract is None:
+                raise InputError(f"model {message.model!r} is unknown")
+            check_announcement(message, self._levels, self._most_rows[contract])
+            reason = "full"
+            if message.stream not in session.streams and self._streams >= self._max_streams:
+                raise InputError(f"{self._max_streams} streams are open already")
+        except InputError:
+            self.refused[reason] = self.refused.get(reason, 0) + 1
+            closed = self._close(link, session, message.stream, now)
+            return [*closed, Send(link, StreamState(message.stream, "", reason))]
+        if message.stream not in session.streams:
+            self._streams += 1
+            session.streams[message.stream] = StreamState(message.stream, "")
+        opened = StreamOpened(
+            client=link,
+            stream=message.stream,
+            plan=contract,
+            rows=message.rows,
+            period_ns=message.period_ns,
+            deadline_ns=message.deadline_ns,
+            priority=message.priority,
+            latest_wins=message.latest_wins,
+        )
+        return self._tell(opened, now)
+
+    def _close(self, link: str, session: _Session, stream: int, now: int) -> list[Action]:
+        if session.streams.pop(stream, None) is None:
+            return []
+        self._streams -= 1
+        return self._tell(StreamClosed(link, stream), now)
+
+    def _grant(self, granted: Granted) -> list[Action]:
+        session = self._sessions.get(granted.client)
+        if session is None or granted.stream not in session.streams:
+            return []
+        state = session.streams[granted.stream] = StreamState(granted.stream, granted.rung, granted.reason)
+        return [Send(granted.client, state)]
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def _contract_of(self, model: str) -> str | None:
+        """The contract of a model that is named by that or by its name."""
+        return model if model in self._plans else self._by_name.get(model)
+
+    def _submit(
+        self, link: str, session: _Session, submit: Submit, frames: tuple[Buffer, ...], now: int
+    ) -> list[Action]:
+        try:
+            request = self._checked(link, session, submit, frames, now)
         except InputError as error:
             self.refused["input"] = self.refused.get("input", 0) + 1
             return [Send(link, Final(submit.sequence, "rejected", reason="input", detail=str(error)))]
-        self._open[link].add(submit.sequence)
+        session.requests.add(submit.sequence)
         return self._tell(Arrived(request), now)
 
-    def _checked(self, link: str, submit: Submit, frames: tuple[Buffer, ...], now: int) -> Request:
-        contract = submit.model if submit.model in self._plans else self._by_name.get(submit.model)
+    def _checked(self, link: str, session: _Session, submit: Submit, frames: tuple[Buffer, ...], now: int) -> Request:
+        contract = self._contract_of(submit.model)
         if contract is None:
             known = ", ".join(sorted(self._by_name))
             raise InputError(f"model {submit.model!r} is unknown; the agent has: {known}")
-        if submit.sequence in self._open[link]:
+        if submit.sequence in session.requests:
             raise InputError(f"sequence {submit.sequence} is open already")
         if submit.priority >= self._levels:
             raise InputError(f"priority: expected 0 to {self._levels - 1}, got {submit.priority}")
@@ -200,16 +309,18 @@ class Front:
                     actions.append(Send(action.client, Provisional(action.sequence, header), arrays))
                 case Resolve():
                     actions += self._resolve(action)
+                case Granted():
+                    actions += self._grant(action)
                 case _:
                     actions.append(action)
         return actions
 
     def _resolve(self, resolve: Resolve) -> list[Action]:
         client, sequence, outcome = resolve.client, resolve.sequence, resolve.outcome
-        session = self._open.get(client)
+        session = self._sessions.get(client)
         if session is None:
             return []
-        session.discard(sequence)
+        session.requests.discard(sequence)
         if resolve.held:
             return [Send(client, Final(sequence, "provisional"))]
         match outcome:

@@ -5,11 +5,13 @@ one outcome, no later than its deadline: the agent's own outcome if it came, els
 agent had pushed, else `Missed("agent")`. The machine never sees a tensor of a request: it knows a request by its
 sequence, its scheduled time and its deadline, and asks the shell to send what belongs to that sequence.
 
-One rule covers start, restart and reconnection: *at each attach, every open request that this incarnation of the agent
-has not been asked is asked*. So requests made before the agent is there wait for it, and requests that an agent took
-with it into its grave are asked of the next one, if it comes in time. That is safe, since a request has no side effect and
-since this machine lets one outcome through. Letting them run out instead would save a few lines and lose answers
-at long deadlines. The provisional answer of a dead agent stays valid: it was made from the right tensor.
+One rule covers start, restart, reconnection and the standby agent: *whenever the agent that is to be asked comes, comes back
+or changes, every open request that this incarnation of it has not been asked is asked of it, unless another agent that
+speaks has it already*. So requests made before the agent is there wait for it, and requests that an agent took with it into
+its grave, or sits on without a word, are asked of the next one, if it comes in time. That is safe, since a request has no
+side effect and since this machine lets one outcome through. Letting them run out instead would save a few lines and lose
+answers at long deadlines. The provisional answer of a dead agent stays valid: it was made from the right tensor. Whom to
+ask is decided by `edge.agents`.
 
 An answer that is kept for the deadline is delivered a margin before it, the measured p99.9 of a wake-up's lateness within
 bounds: a timer fires after its time, never before, so that one set to the deadline itself would make every such answer late.
@@ -22,9 +24,26 @@ from typing import Literal
 
 import msgspec
 
+from edge.agents import GREET_NS, PRIMARY, STANDBY, Agents
+from edge.client_events import (
+    AgentAttached,
+    AgentLost,
+    Ask,
+    Asked,
+    ClientAction,
+    ClientEvent,
+    Closed,
+    Connected,
+    Declined,
+    Drop,
+    Greet,
+    Heard,
+    Unsent,
+)
 from edge.due import DueTimes
 from edge.hold import HoldMargin
 from shared.events import ClockJumped, Hold, Resolve, Tick, WakeAt, Withdrawn
+from shared.lateness import Lateness
 from shared.request import Answer, Missed, Outcome, Rejected, Stage, Stages, Superseded
 
 SETTLE_NS = 700_000
@@ -39,77 +58,16 @@ RETRY_NS = 1_000_000
 RETRY_BATCH = 16
 """How many requests are handed over again at once."""
 
-GREET_NS = 50_000_000
-"""Pause between two greetings of an agent that does not answer them."""
-
-# --- events of this machine alone; it takes `Withdrawn`, `Hold`, `Resolve`, `Tick` and `ClockJumped` as well ------------
-
-
-class Asked(msgspec.Struct, frozen=True, gc=False):
-    """The application asks for an outcome of request `sequence`, due at `deadline_ns`, counted from `scheduled_ns`."""
-
-    sequence: int
-    scheduled_ns: int
-    deadline_ns: int
-
-
-class Connected(msgspec.Struct, frozen=True, gc=False):
-    """The way to the agent is open; it has not been greeted yet."""
-
-
-class AgentAttached(msgspec.Struct, frozen=True, gc=False):
-    """The agent has answered the greeting. `incarnation` changes at each start of its process."""
-
-    incarnation: int
-
-
-class AgentLost(msgspec.Struct, frozen=True, gc=False):
-    """The way to the agent is closed, or the agent will not be asked; with `again` a later greeting may help."""
-
-    again: bool = False
-
-
-class Unsent(msgspec.Struct, frozen=True, gc=False):
-    """The transport had no room for this request."""
-
-    sequence: int
-
-
-class Closed(msgspec.Struct, frozen=True, gc=False):
-    """The application closes the client: open requests end now."""
-
-
-ClientEvent = (
-    Asked | Withdrawn | Hold | Resolve | Connected | AgentAttached | AgentLost | Unsent | Tick | ClockJumped | Closed
-)
-
-# --- actions; `Resolve` and `WakeAt` are those of shared.events -----------------------------------------------------------
-
-
-class Greet(msgspec.Struct, frozen=True, gc=False):
-    """Send the agent a greeting."""
-
-
-class Ask(msgspec.Struct, frozen=True, gc=False):
-    """Send the agent the request that has this sequence."""
-
-    sequence: int
-
-
-class Drop(msgspec.Struct, frozen=True, gc=False):
-    """Tell the agent that this request is no longer wanted."""
-
-    sequence: int
-
-
-ClientAction = Greet | Ask | Drop | Resolve | WakeAt
+RESCUE_LEAST_NS = 1_000_000
+"""A request that has less time left is not asked of the standby agent: no rung is so quick."""
 
 
 class Counts(msgspec.Struct):
     """What came of the requests so far. `asked` is the sum of all outcomes, `withdrawn` and `open`.
 
-    `ignored`: messages for requests that are unknown or over. `misaccounted`: answers whose stages exceeded the elapsed
-    time. `attaches`: how often an agent answered the greeting.
+    `ignored`: messages for requests or streams that are unknown or over. `misaccounted`: answers whose stages exceeded the
+    elapsed time. `attaches`: how often an agent came or came back. `silences`: how often the primary agent was found silent,
+    `standby`: requests that the standby agent was asked.
     """
 
     asked: int = 0
@@ -123,12 +81,17 @@ class Counts(msgspec.Struct):
     ignored: int = 0
     misaccounted: int = 0
     attaches: int = 0
+    silences: int = 0
+    standby: int = 0
 
 
 class _Open(msgspec.Struct, gc=False):
+    """`asked`: the incarnation of each agent that was asked last. `refused`: those that will give no answer."""
+
     scheduled_ns: int
     deadline_ns: int
-    asked_of: int | None = None
+    asked: dict[int, int] = {}
+    refused: set[int] = set()
     kept: Answer | None = None
     kept_ns: int = 0
 
@@ -136,27 +99,42 @@ class _Open(msgspec.Struct, gc=False):
 class Outcomes:
     """Requests and their outcomes, as seen by one client. Not thread-safe: one loop feeds it.
 
-    `max_open` bounds the open requests; one more is `Rejected("too-many-open")`. `client` is echoed in each `Resolve`.
+    `max_open` bounds the open requests; one more is `Rejected("too-many-open")`. `client` is echoed in each `Resolve`. With
+    `standby` there are two agents. `lateness` counts how long after its deadline each outcome was decided.
     """
 
-    def __init__(self, client: str, max_open: int) -> None:
+    def __init__(self, client: str, max_open: int, *, standby: bool = False) -> None:
         self._client = client
         self._max_open = max_open
         self._margin = HoldMargin(SETTLE_NS, SETTLE_MOST_NS)
         self._open: dict[int, _Open] = {}
         self._due = DueTimes(self._open, max_open)
         self._unsent: dict[int, None] = {}
-        self._incarnation: int | None = None
-        self._greet_ns: int | None = None
+        self._agents = Agents(standby=standby)
         self._retry_ns: int | None = None
         self._closed = False
         self._wake_ns: int | None = None
         self.counts = Counts()
+        self.lateness = Lateness()
 
     @property
     def attached(self) -> bool:
         """Whether an agent is there to be asked."""
-        return self._incarnation is not None
+        return self._agents.asking is not None
+
+    @property
+    def asking(self) -> int | None:
+        """The agent that is asked now, `PRIMARY` or `STANDBY`; None where none is there."""
+        return self._agents.asking
+
+    @property
+    def agents(self) -> int:
+        """How many agents there are, attached or not."""
+        return self._agents.count
+
+    def there(self, agent: int) -> bool:
+        """Whether this agent is attached, silent or not."""
+        return self._agents.incarnation(agent) is not None
 
     def handle(self, event: ClientEvent, now: int) -> list[ClientAction]:
         """Take one event and say what is to be done about it. `now` in nanoseconds of CLOCK_MONOTONIC.
@@ -167,23 +145,28 @@ class Outcomes:
         match event:
             case Asked():
                 self._on_asked(event, now, actions)
-            case Resolve():
-                self._on_resolve(event, now, actions)
-            case Hold():
-                self._on_hold(event, now)
+            case Heard():
+                self._on_heard(event.agent, event.word, now, actions)
+            case Resolve() | Hold():
+                self._on_heard(PRIMARY, event, now, actions)
             case Tick():
                 self._margin.woke(event.late_ns)
                 self._on_tick(now, actions)
             case Withdrawn():
                 self._on_withdrawn(event.sequence, actions)
             case Unsent():
-                self._on_unsent(event.sequence, now)
+                self._on_unsent(event, now)
+            case Declined():
+                self._on_declined(event)
             case Connected():
-                self._on_connected(now, actions)
+                if not self._closed and self._agents.connected(event.agent, now):
+                    actions.append(Greet(event.agent))
             case AgentAttached():
-                self._on_attached(event.incarnation, now, actions)
+                self._on_attached(event, now, actions)
             case AgentLost():
-                self._on_lost(now if event.again else None)
+                greet_ns = now + GREET_NS if event.again and not self._closed else None
+                self._agents.lost(event.agent, greet_ns)
+                self._reconsider(now, actions)
             case ClockJumped():
                 self._on_jump(event.jump_ns, now, actions)
             case Closed():
@@ -209,11 +192,12 @@ class Outcomes:
             self._count(refusal)
             actions.append(Resolve(self._client, sequence, refusal))
             return
-        self._open[sequence] = _Open(event.scheduled_ns, event.deadline_ns)
+        entry = self._open[sequence] = _Open(event.scheduled_ns, event.deadline_ns)
         self.counts.open = len(self._open)
         self._due.add(event.deadline_ns, sequence)
-        if self._incarnation is not None and not self._unsent:
-            self._ask(sequence, actions)
+        asking = self._agents.asking
+        if asking is not None and not self._unsent:
+            self._ask(sequence, entry, asking, now, actions)
         else:
             self._unsent[sequence] = None
 
@@ -224,42 +208,43 @@ class Outcomes:
         self.counts.withdrawn += 1
         self.counts.open = len(self._open)
         self._unsent.pop(sequence, None)
-        if entry.asked_of is not None and entry.asked_of == self._incarnation:
-            actions.append(Drop(sequence))
+        actions += [Drop(sequence, agent) for agent in entry.asked if self._works(entry, agent)]
 
     def _on_closed(self, now: int, actions: list[ClientAction]) -> None:
         self._closed = True
+        self._agents.close()
         for sequence, entry in list(self._open.items()):
             outcome = Rejected("closed", "the client was closed", max(0, now - entry.scheduled_ns))
-            self._finish(sequence, outcome, actions)
+            self._finish(sequence, outcome, now, actions)
 
-    # --- the agent ----------------------------------------------------------------------------------------------------
+    # --- the agents ---------------------------------------------------------------------------------------------------
 
-    def _on_connected(self, now: int, actions: list[ClientAction]) -> None:
-        if self._incarnation is None and not self._closed:
-            self._greet_ns = now + GREET_NS
-            actions.append(Greet())
+    def _on_attached(self, event: AgentAttached, now: int, actions: list[ClientAction]) -> None:
+        if self._agents.incarnation(event.agent) != event.incarnation:
+            self.counts.attaches += 1
+        if self._agents.attached(event.agent, event.incarnation, now):
+            self._reconsider(now, actions)
 
-    def _on_attached(self, incarnation: int, now: int, actions: list[ClientAction]) -> None:
-        self.counts.attaches += 1
-        self._greet_ns = None
-        self._incarnation = incarnation
-        for sequence, entry in self._open.items():
-            if entry.asked_of != incarnation:
-                self._unsent[sequence] = None
-        self._ask_waiting(now, actions)
-
-    def _on_lost(self, again_ns: int | None) -> None:
-        self._incarnation = None
-        self._greet_ns = None if again_ns is None or self._closed else again_ns + GREET_NS
-        self._retry_ns = None
-
-    def _on_unsent(self, sequence: int, now: int) -> None:
-        entry = self._open.get(sequence)
+    def _on_unsent(self, event: Unsent, now: int) -> None:
+        entry = self._open.get(event.sequence)
         if entry is not None:
-            entry.asked_of = None
-            self._unsent[sequence] = None
+            entry.asked.pop(event.agent, None)
+            self._unsent[event.sequence] = None
             self._retry_ns = now + RETRY_NS
+
+    def _on_declined(self, event: Declined) -> None:
+        entry = self._open.get(event.sequence)
+        if entry is not None:
+            entry.refused.add(event.agent)
+
+    def _on_heard(self, agent: int, word: Hold | Resolve | None, now: int, actions: list[ClientAction]) -> None:
+        speaks_again = self._agents.heard(agent, now)
+        if isinstance(word, Hold):
+            self._on_hold(word, now)
+        elif word is not None:
+            self._on_resolve(agent, word, now, actions)
+        if speaks_again:
+            self._reconsider(now, actions)
 
     def _on_hold(self, event: Hold, now: int) -> None:
         entry = self._open.get(event.sequence)
@@ -273,34 +258,84 @@ class Outcomes:
             if first:
                 self._due.add(entry.deadline_ns - self._margin.margin_ns(), event.sequence)
 
-    def _on_resolve(self, event: Resolve, now: int, actions: list[ClientAction]) -> None:
+    def _on_resolve(self, agent: int, event: Resolve, now: int, actions: list[ClientAction]) -> None:
         entry = self._open.get(event.sequence)
         if entry is None:
             self.counts.ignored += 1
             return
         outcome = event.outcome
-        if event.held:
+        held = event.held
+        if held:
             outcome = entry.kept or Missed("agent", "the agent's answer was lost on its way")
+        others = [other for other in entry.asked if other != agent and self._works(entry, other)]
+        if isinstance(outcome, Missed | Rejected):
+            if others:
+                entry.refused.add(agent)
+                return
+            if entry.kept is not None:
+                outcome, held = entry.kept, True
         match outcome:
             case Answer():
-                outcome = self._accounted(outcome, entry, now, kept=event.held)
+                outcome = self._accounted(outcome, entry, now, kept=held)
             case Missed():
                 outcome = Missed(outcome.stage, outcome.detail, max(0, now - entry.scheduled_ns))
             case Rejected():
                 outcome = Rejected(outcome.reason, outcome.detail, max(0, now - entry.scheduled_ns))
             case Superseded():
                 outcome = Superseded(max(0, now - entry.scheduled_ns))
-        self._finish(event.sequence, outcome, actions)
+        self._finish(event.sequence, outcome, now, actions)
+        actions += [Drop(event.sequence, other) for other in others]
 
-    def _ask(self, sequence: int, actions: list[ClientAction]) -> None:
-        self._open[sequence].asked_of = self._incarnation
-        actions.append(Ask(sequence))
+    # --- whom to ask --------------------------------------------------------------------------------------------------
+
+    def _works(self, entry: _Open, agent: int) -> bool:
+        """Whether this agent has the request and may still answer it."""
+        asked = entry.asked.get(agent)
+        return asked is not None and asked == self._agents.incarnation(agent) and agent not in entry.refused
+
+    def _wanted(self, entry: _Open, asking: int, now: int) -> bool:
+        """Whether the request is to be asked of agent `asking`."""
+        if entry.asked.get(asking) == self._agents.incarnation(asking):
+            return False
+        if asking == STANDBY and (entry.kept is not None or entry.deadline_ns - now < RESCUE_LEAST_NS):
+            return False
+        return not any(
+            self._works(entry, other) and self._agents.speaks(other, entry.asked[other]) for other in entry.asked
+        )
+
+    def _reconsider(self, now: int, actions: list[ClientAction]) -> None:
+        """Whom to ask may have changed."""
+        asking = self._agents.asking
+        if asking is None:
+            self._retry_ns = None
+            return
+        for sequence, entry in self._open.items():
+            if self._wanted(entry, asking, now):
+                self._unsent[sequence] = None
+        self._ask_waiting(now, actions)
+
+    def _ask(self, sequence: int, entry: _Open, agent: int, now: int, actions: list[ClientAction]) -> None:
+        incarnation = self._agents.incarnation(agent)
+        if incarnation is None:
+            return
+        entry.asked[agent] = incarnation
+        entry.refused.discard(agent)
+        self._agents.asked(agent, entry.deadline_ns, now)
+        self.counts.standby += agent == STANDBY
+        actions.append(Ask(sequence, agent))
 
     def _ask_waiting(self, now: int, actions: list[ClientAction]) -> None:
+        asking = self._agents.asking
+        self._retry_ns = None
+        if asking is None:
+            return
         for sequence in list(islice(self._unsent, RETRY_BATCH)):
             del self._unsent[sequence]
-            self._ask(sequence, actions)
-        self._retry_ns = now + RETRY_NS if self._unsent else None
+            entry = self._open[sequence]
+            if self._wanted(entry, asking, now):
+                self._ask(sequence, entry, asking, now, actions)
+        if self._unsent:
+            self._retry_ns = now + RETRY_NS
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -309,12 +344,15 @@ class Outcomes:
         for sequence in self._due.due(now):
             entry = self._open[sequence]
             if entry.kept is not None:
-                self._finish(sequence, self._accounted(entry.kept, entry, now, kept=True), actions)
+                self._finish(sequence, self._accounted(entry.kept, entry, now, kept=True), now, actions)
             elif entry.deadline_ns <= now:
-                self._finish(sequence, self._missed(entry, now), actions)
-        if self._greet_ns is not None and self._greet_ns <= now:
-            self._greet_ns = now + GREET_NS
-            actions.append(Greet())
+                self._finish(sequence, self._missed(entry, now), now, actions)
+        greet, silent = self._agents.looks(now, self._primary_owes)
+        if silent:
+            self.counts.silences += 1
+            self._reconsider(now, actions)
+        due = [*self._agents.greetings(now), *([PRIMARY] if greet else [])]
+        actions += [Greet(agent) for agent in due]
         if self._retry_ns is not None and self._retry_ns <= now:
             self._ask_waiting(now, actions)
 
@@ -322,24 +360,29 @@ class Outcomes:
         for sequence, entry in list(self._open.items()):
             elapsed = max(0, now - entry.scheduled_ns)
             detail = f"the host was suspended for {jump_ns / 1e6:.0f} ms"
-            self._finish(sequence, Missed("client", detail, elapsed), actions)
+            self._finish(sequence, Missed("client", detail, elapsed), now, actions)
+
+    def _primary_owes(self) -> bool:
+        """Whether the primary has a request without having pushed an answer to it."""
+        return any(entry.kept is None and self._works(entry, PRIMARY) for entry in self._open.values())
 
     def _missed(self, entry: _Open, now: int) -> Missed:
         elapsed = max(0, now - entry.scheduled_ns)
-        if self._incarnation is None:
+        if self._agents.asking is None:
             return Missed("agent", "no agent was attached", elapsed)
         return Missed("agent", "the agent did not answer", elapsed)
 
     def _wake(self, actions: list[ClientAction]) -> None:
-        times = [t for t in (self._due.soonest(), self._greet_ns, self._retry_ns) if t is not None]
+        times = [t for t in (self._due.soonest(), self._agents.soonest(), self._retry_ns) if t is not None]
         if times and (wake := min(times)) != self._wake_ns:
             self._wake_ns = wake
             actions.insert(0, WakeAt(wake))
 
     # --- endings ------------------------------------------------------------------------------------------------------
 
-    def _finish(self, sequence: int, outcome: Outcome, actions: list[ClientAction]) -> None:
-        del self._open[sequence]
+    def _finish(self, sequence: int, outcome: Outcome, now: int, actions: list[ClientAction]) -> None:
+        entry = self._open.pop(sequence)
+        self.lateness.add(now - entry.deadline_ns)
         self._unsent.pop(sequence, None)
         self.counts.open = len(self._open)
         self._count(outcome)

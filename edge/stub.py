@@ -1,7 +1,9 @@
-"""The client as the loop sees it: `Outcomes`, with the protocol of the agent around it.
+"""The client as the loop sees it: `Outcomes`, with the protocol of its agents around it.
 
-Events of the loop become events of the machine, and its actions become messages. A stub talks to one agent over the link
-`AGENT`. What the agent says of its models is kept, also while it is away, so that the caller's door can check requests.
+Events of the loop become events of the machine, and its actions become messages. A stub talks to its agent over the link
+`AGENT`, and to a standby agent, where there is one, over the link `STANDBY_AGENT`. What the agents say of their models is
+kept, also while they are away, so that the caller's door can check requests. The primary's word counts; the standby is
+asked only for models whose contract is the same.
 """
 
 from __future__ import annotations
@@ -10,9 +12,10 @@ from collections.abc import Mapping
 
 import msgspec
 
+from edge.agents import PRIMARY, STANDBY
+from edge.announced import Announced, StreamPromise
 from edge.answers import from_header
-from edge.door import bind, choose_model
-from edge.outcomes import (
+from edge.client_events import (
     AgentAttached,
     AgentLost,
     Ask,
@@ -20,12 +23,14 @@ from edge.outcomes import (
     ClientEvent,
     Closed,
     Connected,
-    Counts,
+    Declined,
     Drop,
     Greet,
-    Outcomes,
+    Heard,
     Unsent,
 )
+from edge.door import bind, choose_model
+from edge.outcomes import Counts, Outcomes
 from shared.errors import InputError, PeerError
 from shared.events import (
     Action,
@@ -39,10 +44,13 @@ from shared.events import (
     Resolve,
     Send,
     SendFailed,
+    StreamClosed,
+    StreamOpened,
     Tick,
     WakeAt,
     Withdrawn,
 )
+from shared.lateness import Lateness
 from shared.request import Array, Buffer, Missed, Outcome, Rejected, Request, Stage, Superseded
 from shared.wire.codec import tensor_of
 from shared.wire.messages import (
@@ -50,16 +58,25 @@ from shared.wire.messages import (
     Attach,
     Attached,
     Bye,
+    CloseStream,
     Final,
     Message,
     ModelInfo,
+    OpenStream,
     Provisional,
+    StreamState,
     Submit,
     Withdraw,
 )
 
 AGENT = "agent"
-"""Name of the one link."""
+"""Name of the link to the agent."""
+
+STANDBY_AGENT = "standby"
+"""Name of the link to the standby agent."""
+
+LINKS = (AGENT, STANDBY_AGENT)
+"""Links by the number of their agent, `PRIMARY` and `STANDBY`."""
 
 GREET_AGAIN = frozenset({"hello", "full"})
 """Farewells of an agent that stays: it does not know this client (any more), or has no room for it just now."""
@@ -75,18 +92,35 @@ STAGES: Mapping[str, Stage] = {
 }  # fmt: skip
 
 
+class _Agent:
+    """What one agent has said of itself."""
+
+    __slots__ = ("before", "contracts", "models", "said")
+
+    def __init__(self) -> None:
+        self.said: tuple[ModelInfo, ...] = ()
+        self.models: Mapping[str, ModelInfo] = {}
+        self.contracts: Mapping[str, ModelInfo] = {}
+        self.before: Mapping[str, ModelInfo] = {}
+
+
+class _NotTheSameError(Exception):
+    """The standby has not the model that the primary has."""
+
+
 class Stub:
-    """The machine of a client whose agent is another process. `handle` belongs to one loop; `models` may be read anywhere."""
+    """The machine of a client whose agent is another process. `handle` belongs to one loop; `models` and `promises` may be
+    read anywhere."""
 
     def __init__(self, client: str, incarnation: int, outcomes: Outcomes) -> None:
         self._client = client
         self._incarnation = incarnation
         self._outcomes = outcomes
+        self._agents = tuple(_Agent() for _ in range(outcomes.agents))
         self._requests: dict[int, Request] = {}
         self._given: dict[int, tuple[str | None, Given]] = {}
+        self._streams = Announced(outcomes.agents)
         self.models: Mapping[str, ModelInfo] = {}
-        self._contracts: Mapping[str, ModelInfo] = {}
-        self._before: Mapping[str, ModelInfo] = {}
         self.faults: dict[str, int] = {}
 
     @property
@@ -95,78 +129,164 @@ class Stub:
         return self._outcomes.counts
 
     @property
+    def lateness(self) -> Lateness:
+        """How long after its deadline each outcome was decided."""
+        return self._outcomes.lateness
+
+    @property
     def attached(self) -> bool:
-        """Whether the agent is there."""
+        """Whether an agent is there."""
         return self._outcomes.attached
+
+    @property
+    def asking(self) -> int | None:
+        """The agent that is asked now, `PRIMARY` or `STANDBY`; None where none is there."""
+        return self._outcomes.asking
+
+    @property
+    def promises(self) -> Mapping[int, StreamPromise]:
+        """What the open streams are promised, by their numbers."""
+        return self._streams.promises
 
     def defer(self, sequence: int, model: str | None, given: Given) -> None:
         """Say what the caller gave for request `sequence`, before it arrives with no inputs, to be checked at the attach."""
         self._given[sequence] = (model, given)
 
+    def forget(self, sequence: int) -> None:
+        """A request that was deferred will not arrive. From any thread."""
+        self._given.pop(sequence, None)
+
     def handle(self, event: Event, now: int) -> list[Action]:
         """Take one event of the loop and say what is to be done about it."""
+        actions = self._handled(event, now)
+        if type(event) is SendFailed:
+            return actions  # what failed is said again when something else happens: at once it would fail again
+        news = self._streams.news(self._outcomes.asking)
+        if not news:
+            return actions
+        said = [self._told(agent, word) for agent, word in news]
+        return [*(send for send in said if send is not None), *actions]
+
+    def _handled(self, event: Event, now: int) -> list[Action]:
         match event:
             case Arrived():
                 return self._arrived(event.request, now)
             case Received():
-                return self._received(event.message, event.frames, now)
+                return self._received(event, now)
             case Withdrawn():
                 return self._feed(event, now)
             case Tick() | ClockJumped():
                 return self._feed(event, now)
+            case StreamOpened():
+                self._streams.open(announcement_of(event))
+                return []
+            case StreamClosed():
+                self._streams.close(event.stream)
+                return []
             case LinkUp():
-                return self._feed(Connected(), now)
+                agent = self._agent_of(event.link)
+                return [] if agent is None else self._feed(Connected(agent), now)
             case LinkDown():
-                return self._feed(AgentLost(), now)
-            case SendFailed(message=Submit() as message):
-                return self._feed(Unsent(message.sequence), now)
+                agent = self._agent_of(event.link)
+                return [] if agent is None else self._lost(agent, False, now)
+            case SendFailed():
+                return self._unsent(event, now)
             case _:
                 return []
 
     def close(self, now: int) -> list[Action]:
-        """End every open request and take leave of the agent."""
-        farewell: list[Action] = [Send(AGENT, Bye("closing"))] if self._outcomes.attached else []
-        return self._feed(Closed(), now) + farewell
+        """End every open request and take leave of the agents."""
+        there = [link for agent, link in enumerate(self._links()) if self._outcomes.there(agent)]
+        return [*self._feed(Closed(), now), *(Send(link, Bye("closing")) for link in there)]
 
-    def _arrived(self, request: Request, now: int) -> list[Action]:
-        self._requests[request.sequence] = request
-        return self._feed(Asked(request.sequence, request.scheduled_ns, request.deadline_ns), now)
+    # --- the links ----------------------------------------------------------------------------------------------------
 
-    def _received(self, message: Message, frames: tuple[Buffer, ...], now: int) -> list[Action]:
-        try:
-            event = self._understood(message, frames)
-        except PeerError as error:
-            self.faults[error.reason] = self.faults.get(error.reason, 0) + 1
+    def _links(self) -> tuple[str, ...]:
+        return LINKS[: len(self._agents)]
+
+    def _agent_of(self, link: str) -> int | None:
+        links = self._links()
+        return links.index(link) if link in links else None
+
+    def _lost(self, agent: int, again: bool, now: int) -> list[Action]:
+        self._streams.lost(agent)
+        return self._feed(AgentLost(again, agent), now)
+
+    def _unsent(self, event: SendFailed, now: int) -> list[Action]:
+        agent = self._agent_of(event.link)
+        if agent is None:
             return []
-        return [] if event is None else self._feed(event, now)
+        match event.message:
+            case Submit():
+                return self._feed(Unsent(event.message.sequence, agent), now)
+            case OpenStream() | CloseStream():
+                self._streams.unsaid(agent, event.message.stream)
+            case _:
+                pass
+        return []
 
-    def _understood(self, message: Message, frames: tuple[Buffer, ...]) -> ClientEvent | None:
+    # --- what an agent says -------------------------------------------------------------------------------------------
+
+    def _received(self, event: Received, now: int) -> list[Action]:
+        agent = self._agent_of(event.link)
+        if agent is None:
+            return []
+        message = event.message
+        try:
+            if isinstance(message, Bye):
+                return self._lost(agent, message.reason in GREET_AGAIN, now)
+            return self._feed(self._understood(agent, message, event.frames), now)
+        except PeerError as error:
+            self._fault(error.reason)
+            return self._feed(Heard(agent), now)
+
+    def _fault(self, reason: str) -> None:
+        self.faults[reason] = self.faults.get(reason, 0) + 1
+
+    def _understood(self, agent: int, message: Message, frames: tuple[Buffer, ...]) -> ClientEvent:
         match message:
             case Attached():
-                if message.protocol != PROTOCOL:
-                    raise PeerError("version", f"the agent speaks version {message.protocol}, expected {PROTOCOL}")
-                self._before = self._contracts
-                self._contracts = {info.contract: info for info in message.models}
-                self.models = {info.name: info for info in message.models}
-                return AgentAttached(message.incarnation)
+                self._introduced(agent, message)
+                return AgentAttached(message.incarnation, agent)
             case Provisional():
-                answer = from_header(message.answer, frames, self._names(message.answer.contract))
-                return Hold(self._client, message.sequence, answer)
+                answer = from_header(message.answer, frames, self._names(agent, message.answer.contract))
+                return Heard(agent, Hold(self._client, message.sequence, answer))
             case Final():
-                return Resolve(
-                    self._client, message.sequence, self._outcome(message, frames), message.kind == "provisional"
-                )
-            case Bye():
-                return AgentLost(again=message.reason in GREET_AGAIN)
+                outcome = self._outcome(agent, message, frames)
+                return Heard(agent, Resolve(self._client, message.sequence, outcome, message.kind == "provisional"))
+            case StreamState():
+                promise = StreamPromise(message.rung or None, message.reason)
+                if not self._streams.promised(agent, message.stream, promise):
+                    self._outcomes.counts.ignored += 1
+                return Heard(agent)
             case _:
-                return None
+                return Heard(agent)
 
-    def _outcome(self, final: Final, frames: tuple[Buffer, ...]) -> Outcome:
+    def _introduced(self, number: int, attached: Attached) -> None:
+        """An agent says who it is: it may be the answer to a greeting that only asked whether it lives."""
+        if attached.protocol != PROTOCOL:
+            raise PeerError("version", f"the agent speaks version {attached.protocol}, expected {PROTOCOL}")
+        agent = self._agents[number]
+        self._streams.attached(number, attached.incarnation)
+        if agent.said == attached.models:
+            return
+        agent.said = attached.models
+        agent.before = agent.contracts
+        agent.contracts = {info.contract: info for info in attached.models}
+        agent.models = {info.name: info for info in attached.models}
+        self.models = self._agents[PRIMARY].models or agent.models
+        if len(self._agents) > 1:
+            ours, theirs = self._agents[PRIMARY].models, self._agents[STANDBY].models
+            for name in ours.keys() & theirs.keys():
+                if ours[name].contract != theirs[name].contract:
+                    self._fault("standby-contract")
+
+    def _outcome(self, agent: int, final: Final, frames: tuple[Buffer, ...]) -> Outcome:
         match final.kind:
             case "answer":
                 if final.answer is None:
                     raise PeerError("header", "an answer without its answer")
-                return from_header(final.answer, frames, self._names(final.answer.contract))
+                return from_header(final.answer, frames, self._names(agent, final.answer.contract))
             case "rejected":
                 return Rejected(final.reason, final.detail)
             case "superseded":
@@ -174,36 +294,45 @@ class Stub:
             case "missed" | "provisional":
                 return Missed(STAGES.get(final.reason, "agent"), final.detail)
 
-    def _names(self, contract: str) -> tuple[str, ...]:
-        info = self._contracts.get(contract)
+    def _names(self, agent: int, contract: str) -> tuple[str, ...]:
+        info = self._agents[agent].contracts.get(contract)
         if info is None:
             raise PeerError("contract", f"an answer of the unknown contract {contract[:16]!r}")
         return info.outputs
+
+    # --- what is said to an agent -------------------------------------------------------------------------------------
+
+    def _arrived(self, request: Request, now: int) -> list[Action]:
+        self._requests[request.sequence] = request
+        return self._feed(Asked(request.sequence, request.scheduled_ns, request.deadline_ns), now)
 
     def _feed(self, event: ClientEvent, now: int) -> list[Action]:
         actions: list[Action] = []
         for action in self._outcomes.handle(event, now):
             match action:
                 case Ask():
-                    actions += self._submit(action.sequence, now)
+                    actions += self._submit(action.sequence, action.agent, now)
                 case Resolve():
-                    self._forget(action.sequence)
+                    self._drop(action.sequence)
                     actions.append(action)
                 case Drop():
-                    actions.append(Send(AGENT, Withdraw(action.sequence)))
+                    actions.append(Send(LINKS[action.agent], Withdraw(action.sequence)))
                 case Greet():
-                    actions.append(Send(AGENT, Attach(PROTOCOL, self._client, self._incarnation)))
+                    actions.append(Send(LINKS[action.agent], Attach(PROTOCOL, self._client, self._incarnation)))
                 case WakeAt():
                     actions.append(action)
         if isinstance(event, Withdrawn):
-            self._forget(event.sequence)
+            self._drop(event.sequence)
         return actions
 
-    def _submit(self, sequence: int, now: int) -> list[Action]:
+    def _submit(self, sequence: int, agent: int, now: int) -> list[Action]:
         try:
-            request = self._requests[sequence] = self._bound(self._requests[sequence])
+            request = self._requests[sequence] = self._bound(self._requests[sequence], agent)
         except InputError as error:
-            return self._feed(Resolve(self._client, sequence, Rejected("input", str(error))), now)
+            refusal = Rejected("input", str(error))
+            return self._feed(Heard(agent, Resolve(self._client, sequence, refusal)), now)
+        except _NotTheSameError:
+            return self._feed(Declined(sequence, agent), now)
         submit = Submit(
             sequence,
             request.plan,
@@ -215,24 +344,58 @@ class Stub:
             request.latest_wins,
             tuple(tensor_of(array) for array in request.inputs),
         )
-        return [Send(AGENT, submit, request.inputs)]
+        return [Send(LINKS[agent], submit, request.inputs)]
 
-    def _bound(self, request: Request) -> Request:
+    def _bound(self, request: Request, agent: int) -> Request:
         """The request for a model that the agent has now: checked only now where it was deferred, and checked again where
-        the agent came back with another version of the model. Raises `InputError`."""
-        if request.plan in self._contracts:
+        the agent came back with another version of the model. Raises `InputError`, and `_NotTheSameError` where it is the
+        standby that has another."""
+        known = self._agents[agent]
+        if request.plan in known.contracts:
             return request
         model, given = self._given.pop(request.sequence, (None, {}))
         if request.plan:
-            before = self._before.get(request.plan)
+            if agent == STANDBY:
+                raise _NotTheSameError
+            before = self._before(request.plan)
             if before is None:
                 raise InputError("the model was replaced while the agent was away")
             model = before.name
             given = {spec[0]: array for spec, array in zip(before.inputs, request.inputs, strict=True)}
-        info = choose_model(self.models, model)
+        info = choose_model(known.models, model)
         inputs, rows = bind(info, given, copy=False)
         return msgspec.structs.replace(request, plan=info.contract, inputs=inputs, rows=rows)
 
-    def _forget(self, sequence: int) -> None:
+    def _before(self, contract: str) -> ModelInfo | None:
+        """What a contract was that the primary has no more, or that only the standby has."""
+        for agent in self._agents:
+            info = agent.contracts.get(contract) or agent.before.get(contract)
+            if info is not None:
+                return info
+        return None
+
+    def _told(self, number: int, word: OpenStream | CloseStream) -> Action | None:
+        """What tells an agent of a stream, or of its end; None where the agent has no such model."""
+        if isinstance(word, CloseStream):
+            return Send(LINKS[number], word)
+        try:
+            info = choose_model(self._agents[number].models, word.model or None)
+        except InputError:
+            self._streams.not_announced(number, word.stream, "input")
+            return None
+        ours = self._agents[PRIMARY].models.get(info.name)
+        if ours is not None and ours.contract != info.contract:
+            self._streams.not_announced(number, word.stream, "contract")
+            return None
+        return Send(LINKS[number], msgspec.structs.replace(word, model=info.name))
+
+    def _drop(self, sequence: int) -> None:
         self._requests.pop(sequence, None)
         self._given.pop(sequence, None)
+
+
+def announcement_of(event: StreamOpened) -> OpenStream:
+    """What an application has said of a stream: in the client's own events `plan` is the model's name, or empty."""
+    return OpenStream(
+        event.stream, event.plan, event.rows, event.period_ns, event.deadline_ns, event.priority, event.latest_wins
+    )

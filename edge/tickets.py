@@ -54,15 +54,43 @@ class WaitTicket:
 
 
 class OutcomeFuture(Future[Outcome]):
-    """A future of an outcome. `cancel()` withdraws the request: the agent stops working on it."""
+    """A future of an outcome. `cancel()` withdraws the request: the agent stops working on it.
 
-    def __init__(self, withdraw: Callable[[int], None]) -> None:
+    In a forked child the outcomes that were there before the fork can be read. All others never come, and asking for them
+    raises what `check` raises, before any lock is touched that another thread held at the moment of the fork.
+    """
+
+    def __init__(self, withdraw: Callable[[int], None], check: Callable[[], None]) -> None:
         super().__init__()
         self.sequence = 0
         self._withdraw = withdraw
+        self._check = check
+        self._outcome: Outcome | None = None
+
+    def set_result(self, result: Outcome) -> None:
+        """Only the client does so."""
+        self._outcome = result
+        super().set_result(result)
+
+    def result(self, timeout: float | None = None) -> Outcome:
+        """The outcome, waited for. Raises `CancelledError`, `TimeoutError`, and `HeadtailError` in a forked child."""
+        if self._outcome is not None:
+            return self._outcome
+        self._check()
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """None, once the outcome is there: a request never ends in an exception."""
+        if self._outcome is not None:
+            return None
+        self._check()
+        return super().exception(timeout)
 
     def cancel(self) -> bool:
         """Withdraw the request; False where its outcome has been decided already."""
+        if self._outcome is not None:
+            return False
+        self._check()
         cancelled = super().cancel()
         if cancelled:
             self._withdraw(self.sequence)

@@ -10,12 +10,14 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from edge.announced import StreamPromise
 from edge.client import MAX_OPEN, Client
 from edge.client_link import agent_link
 from edge.client_loop import ClientMachine
 from edge.outcomes import Counts
 from edge.stub import Given
 from shared.events import Action, Event, Resolve
+from shared.lateness import Lateness
 from shared.request import Outcome
 from shared.wire.messages import ModelInfo
 
@@ -42,6 +44,10 @@ class TappedMachine:
         """As the machine does."""
         self._machine.defer(sequence, model, given)
 
+    def forget(self, sequence: int) -> None:
+        """As the machine does."""
+        self._machine.forget(sequence)
+
     @property
     def models(self) -> Mapping[str, ModelInfo]:
         """As the machine's."""
@@ -61,6 +67,21 @@ class TappedMachine:
     def faults(self) -> Mapping[str, int]:
         """As the machine's."""
         return self._machine.faults
+
+    @property
+    def asking(self) -> int | None:
+        """As the machine's."""
+        return self._machine.asking
+
+    @property
+    def lateness(self) -> Lateness:
+        """As the machine's."""
+        return self._machine.lateness
+
+    @property
+    def promises(self) -> Mapping[int, StreamPromise]:
+        """As the machine's."""
+        return self._machine.promises
 
     def _shown(self, actions: list[Action]) -> list[Action]:
         for action in actions:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from edge.announced import MAX_STREAMS, NOTHING_YET, StreamPromise
 from edge.direct import Direct
 from edge.outcomes import SETTLE_NS, Outcomes
 from shared.errors import InvariantBroken
@@ -13,17 +14,20 @@ from shared.events import (
     ClockJumped,
     Event,
     Finished,
+    Granted,
     Hold,
     LinkUp,
     Resolve,
     Send,
+    StreamClosed,
+    StreamOpened,
     Tick,
     WakeAt,
     Withdrawn,
 )
 from shared.fakes import FakeMachine
 from shared.request import Answer, Fidelity, Missed, Outcome, Rejected, Request
-from shared.wire.messages import Bye
+from shared.wire.messages import Bye, ModelInfo
 
 MS = 1_000_000
 D = 10 * MS
@@ -41,7 +45,8 @@ class Bench:
         self.now = 0
         self.reply: list[Action] = []
         self.broker = FakeMachine(self._script)
-        self.machine = Direct("app", Outcomes("app", 8), self.broker, {}, 3)
+        models = {"double": ModelInfo("double", "c1", (("x", "float32", (1, 3)),), ("y",), True, 4)}
+        self.machine = Direct("app", Outcomes("app", 8), self.broker, models, 3, max_streams=2)
         self.wake_ns: int | None = None
         self.outcomes: dict[int, list[Outcome]] = {}
         self.sent: list[Action] = []
@@ -164,3 +169,57 @@ def test_a_priority_that_the_settings_do_not_know_is_refused_before_the_broker()
     bench.do(Arrived(Request("app", 1, "c1", (), 1, 0, D, priority=3)))
     assert bench.outcomes[1] == [Rejected("input", "priority: expected 0 to 2, got 3")]
     assert not bench.broker.events
+
+
+def opened(stream: int = 1, **changes: object) -> StreamOpened:
+    fields = {"plan": "", "rows": 1, "period_ns": 33 * MS, "deadline_ns": D, "priority": 0, "latest_wins": True}
+    return StreamOpened("", stream, **{**fields, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("model", ["", "double"])
+def test_a_stream_is_announced_to_the_broker_and_its_promise_kept_up_to_date(model: str) -> None:
+    bench = Bench()
+    bench.do(opened(plan=model), Granted("app", 1, "whole"))
+    assert bench.broker.events == [StreamOpened("app", 1, "c1", 1, 33 * MS, D, 0, True)]
+    assert bench.machine.promises == {1: StreamPromise("whole")}
+    bench.do(LinkUp("n1/data"), Granted("app", 1, "", "overload"))
+    assert bench.machine.promises == {1: StreamPromise(None, "overload")}
+
+
+def test_a_closed_stream_is_closed_at_the_broker_once() -> None:
+    bench = Bench()
+    bench.do(opened())
+    assert bench.machine.promises == {1: NOTHING_YET}
+    bench.do(StreamClosed("app", 1))
+    bench.do(StreamClosed("app", 1))
+    assert bench.broker.events[1:] == [StreamClosed("app", 1)]
+    assert bench.machine.promises == {}
+    bench.do(LinkUp("n1/data"), Granted("app", 1, "whole"))
+    assert bench.machine.promises == {}
+    assert bench.machine.counts.ignored == 1
+
+
+@pytest.mark.parametrize(
+    "bad", [opened(plan="other"), opened(rows=5), opened(priority=3), opened(period_ns=1), opened(deadline_ns=0)]
+)
+def test_what_no_stream_may_be_is_promised_nothing(bad: StreamOpened) -> None:
+    bench = Bench()
+    bench.do(bad)
+    assert bench.machine.promises == {1: StreamPromise(None, "input")}
+    assert bench.broker.events == []
+    bench.do(StreamClosed("app", 1))
+    assert bench.machine.promises == {}
+    assert bench.broker.events == []
+
+
+def test_one_stream_too_many_is_promised_nothing_until_another_ends() -> None:
+    bench = Bench()
+    for stream in (1, 2, 3):
+        bench.do(opened(stream))
+    assert bench.machine.promises[3] == StreamPromise(None, "full")
+    bench.do(StreamClosed("app", 1))
+    bench.do(opened(4))
+    assert bench.machine.promises[4] == NOTHING_YET
+    for stream in range(5, 2 * MAX_STREAMS):
+        bench.do(opened(stream))
+    assert len(bench.machine.promises) == MAX_STREAMS

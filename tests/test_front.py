@@ -4,8 +4,9 @@ import msgspec
 import numpy as np
 import pytest
 
+from edge.agents import GREET_NS
 from edge.front import Front, model_info, most_rows
-from edge.outcomes import GREET_NS, Outcomes
+from edge.outcomes import Outcomes
 from edge.stub import AGENT, Stub
 from shared.errors import SettingsError
 from shared.events import (

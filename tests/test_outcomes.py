@@ -7,11 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.outcomes import (
-    GREET_NS,
-    RETRY_BATCH,
-    RETRY_NS,
-    SETTLE_NS,
+from edge.agents import GREET_NS
+from edge.client_events import (
     AgentAttached,
     AgentLost,
     Ask,
@@ -22,9 +19,9 @@ from edge.outcomes import (
     Connected,
     Drop,
     Greet,
-    Outcomes,
     Unsent,
 )
+from edge.outcomes import RETRY_BATCH, RETRY_NS, SETTLE_NS, Outcomes
 from shared.events import ClockJumped, Hold, Resolve, Tick, WakeAt, Withdrawn
 from shared.request import EXACT, Answer, Fidelity, Missed, Outcome, Rejected, Superseded
 
