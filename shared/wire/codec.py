@@ -88,11 +88,14 @@ ITEMSIZE = {
 """Element types that may cross the wire, with their bytes."""
 
 REASONS = ("frames", "header", "size", "shape", "dtype", "range", "word")
-"""Every reason that a decoder gives. `frames`: the number of frames is not one more than the number of tensors. `header`: not
-msgpack, too long, of an unknown kind or with a field of another type. `size`: a frame's length does not fit its tensor,
-or the whole is over the limit. `shape`: a negative axis, too many axes or too many elements. `dtype`: an unknown
-element type. `range`: a number outside its range. `word`: a name or reason that is too long."""
+"""Every reason that a decoder gives. `frames`: the number of frames is not one more than the number of tensors, or one is
+not a single piece of memory. `header`: not msgpack, too long, of an unknown kind or with a field of another type. `size`: a
+frame's length does not fit its tensor, or the whole is over the limit. `shape`: a negative axis, too many axes or too
+many elements. `dtype`: an unknown element type. `range`: a number outside its range. `word`: a name or reason that is too
+long."""
 
+_DTYPES = {name: np.dtype(name).newbyteorder("<") for name in ITEMSIZE}
+_NAMES = {np.dtype(name): name for name in ITEMSIZE}
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -127,7 +130,7 @@ _LITTLE = np.little_endian
 
 def tensor_of(array: Array) -> Tensor:
     """The header's entry for an array that travels raw."""
-    return Tensor(array.dtype.name, array.shape)
+    return Tensor(_NAMES.get(array.dtype) or array.dtype.name, array.shape)
 
 
 def array_of(tensor: Tensor, frame: Buffer) -> Array:
@@ -135,8 +138,7 @@ def array_of(tensor: Tensor, frame: Buffer) -> Array:
 
     The frame's length has been checked by the decoder.
     """
-    array: Array = np.frombuffer(frame, dtype=np.dtype(tensor.dtype).newbyteorder("<"))
-    array = array.reshape(tensor.shape)
+    array: Array = np.frombuffer(frame, _DTYPES[tensor.dtype]).reshape(tensor.shape)
     array.flags.writeable = False
     return array
 
@@ -164,9 +166,12 @@ class _Decoder(Generic[M]):
         count = len(frames)
         if not 1 <= count <= MAX_TENSORS + 1:
             raise PeerError("frames", f"{count} frames; from 1 to {MAX_TENSORS + 1} may come")
+        for frame in frames:
+            if isinstance(frame, memoryview) and not frame.c_contiguous:
+                raise PeerError("frames", "a frame that is not a single piece of memory")
         header = frames[0]
-        if len(header) > MAX_HEADER:
-            raise PeerError("header", f"{len(header)} bytes; at most {MAX_HEADER} may come")
+        if _length(header) > MAX_HEADER:
+            raise PeerError("header", f"{_length(header)} bytes; at most {MAX_HEADER} may come")
         try:
             message = self._decoder.decode(header)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -314,13 +319,17 @@ def _check_words(*words: str) -> None:
             raise PeerError("word", f"{len(word)} characters where at most {MAX_WORD} may come")
 
 
+def _length(frame: Buffer) -> int:
+    return frame.nbytes if isinstance(frame, memoryview) else len(frame)
+
+
 def _check_tensors(tensors: Sequence[Tensor], frames: Sequence[Buffer], max_total: int, *, raw: bool) -> None:
     if len(tensors) != len(frames) - 1:
         raise PeerError("frames", f"{len(tensors)} tensors in {len(frames) - 1} frames")
     carried = decoded = 0
     for index, tensor in enumerate(tensors):
         frame = frames[index + 1]
-        length = frame.nbytes if isinstance(frame, memoryview) else len(frame)
+        length = _length(frame)
         nbytes = tensor_nbytes(tensor)
         if raw and length != nbytes:
             raise PeerError("size", f"tensor {index} ({tensor.dtype}, {tensor.shape}) in {length} bytes, not {nbytes}")
