@@ -45,11 +45,6 @@ class Seen(Protocol):
         """Whether nothing of it happens for the moment although it is alive: stopped, or its host suspended."""
         ...
 
-    @property
-    def late_ns(self) -> int:
-        """By how much at most the world lets a wake-up of it come late while it is not stopped, in nanoseconds."""
-        ...
-
     def local(self, at: int) -> int:
         """What its clock reads at true time `at`."""
         ...

@@ -1,0 +1,36 @@
+"""Whether what is promised can be kept, worked out from the books: list scheduling by deadline, each to the executor that is
+free first. On one executor it is exact for work that is ready (Jackson 1955)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from hil.sim.books import WorkBook
+from shared.queue import Job
+from shared.running import NEVER_NS
+from shared.scheduler import Scheduler
+
+
+def free_at(book: WorkBook, now: int) -> list[int]:
+    """When each executor is free in the worst case that is planned for; never, where what is out is overdue."""
+    free = [now] * book.scheduler.executors
+    for out in book.out.values():
+        when = NEVER_NS if now >= out.overdue_ns else max(now, out.due_ns)
+        free[out.run.executor] = max(free[out.run.executor], when)
+    return free
+
+
+def late(scheduler: Scheduler, free: Sequence[int], jobs: Iterable[Job]) -> Job | None:
+    """The first of these jobs, by deadline, that would end late; None where none would."""
+    executors = list(free)
+    pessimistic = scheduler.latency.pessimistic
+    for job in sorted(jobs, key=_order):
+        soonest = executors.index(min(executors)) if len(executors) > 1 else 0
+        executors[soonest] += pessimistic(job.key, job.rows)
+        if executors[soonest] > job.deadline_ns:
+            return job
+    return None
+
+
+def _order(job: Job) -> tuple[int, int]:
+    return (job.deadline_ns, job.id)

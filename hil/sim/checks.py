@@ -1,0 +1,205 @@
+"""All checks together: what watches a simulation (`hil.sim.watch.Watch`) and stops it at the first rule that does not hold.
+
+The rules, by their numbers, are in `docs/testing.md`. Each is a class of its own in `hil.sim.checks_*`; the books that they
+share are in `hil.sim.books`. To run a seed with all of them:
+
+    broken = checked_run(seed, SCENARIOS["mixed"], requests=1000)   # None, or the Broken that was found
+
+A machine that raises is as broken as one that a check finds: as the rule that it speaks of, else as number 0, "a machine
+broke a rule of its own".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+from traceback import walk_tb
+
+from cloud.session import Session
+from edge.direct import Direct
+from edge.front import Front
+from edge.stub import Stub
+from hil.sim import books_inside as inside
+from hil.sim.author import write
+from hil.sim.books import ClientBook, EdgeBook, NodeBook
+from hil.sim.books_keep import close_client, close_edge, close_node, open_client, open_edge, open_node
+from hil.sim.broken import Broken
+from hil.sim.checks_answers import Expected, RightAnswer, SaysWhatRan, TimesAddUp
+from hil.sim.checks_base import AllEars, Check, Shelf
+from hil.sim.checks_batches import FittingBatch, NobodyLeftBehind
+from hil.sim.checks_limits import NothingLeft, WithinLimits
+from hil.sim.checks_nodes import Credit, Offsets, OnceEach
+from hil.sim.checks_outcomes import OneOutcome, OnTime, Timers
+from hil.sim.checks_promises import NothingOnSuspects, PromisesKept
+from hil.sim.checks_runs import InItsWindow, Leases, OneRunEach
+from hil.sim.play import Run as Played
+from hil.sim.play import play
+from hil.sim.scenario import Scenario
+from hil.sim.script import Script
+from hil.sim.stamp import Stamps
+from hil.sim.watch import Seen
+from shared.errors import InvariantBroken
+from shared.events import Action, Event, Run
+from shared.request import Outcome, Request
+
+BELONGS = {"memory.py": 7, "credit.py": 11, "register.py": 2, "running.py": 5}
+"""Checks by the file of the machine that found the rule broken itself."""
+
+
+class Checks:
+    """A `Watch`. `expected` computes what an answer must be; without it its tensors are only followed from step to step."""
+
+    def __init__(self, expected: Expected | None = None) -> None:
+        self._shelf = Shelf()
+        self._client: dict[Seen, ClientBook] = {}
+        self._edge: dict[Seen, EdgeBook] = {}
+        self._node: dict[Seen, NodeBook] = {}
+        self._outcome = OneOutcome()
+        self._window = InItsWindow()
+        self._offsets = Offsets()
+        self.checks: tuple[Check, ...] = (
+            self._outcome,
+            Timers(),
+            OnTime(),
+            PromisesKept(),
+            OneRunEach(),
+            self._window,
+            Leases(),
+            WithinLimits(),
+            RightAnswer(expected),
+            FittingBatch(),
+            Credit(),
+            OnceEach(),
+            SaysWhatRan(),
+            NobodyLeftBehind(),
+            self._offsets,
+            NothingOnSuspects(),
+            TimesAddUp(),
+            NothingLeft(),
+        )
+        self.ears = AllEars()
+        open_client(self.ears.client)
+        open_edge(self.ears.edge)
+        open_node(self.ears.node)
+        for check in self.checks:
+            check.listen(self.ears)
+        close_client(self.ears.client)
+        close_edge(self.ears.edge)
+        close_node(self.ears.node)
+
+    def born(self, host: Seen, at: int) -> None:
+        """A process has started: a book is opened for it, two where it is a client that carries its broker."""
+        machine = host.machine
+        if isinstance(machine, Session):
+            node = self._node[host] = NodeBook(host, machine)
+            self._shelf.nodes.append(node)
+        elif isinstance(machine, Front):
+            self._carries(host, machine)
+        elif isinstance(machine, Stub | Direct):
+            client = self._client[host] = ClientBook(host, inside.outcomes(machine))
+            self._shelf.clients.append(client)
+            if isinstance(machine, Direct):
+                client.edge = self._carries(host, machine)
+        else:
+            raise InvariantBroken(f"the checks do not know machines like {type(machine).__name__}")
+
+    def _carries(self, host: Seen, machine: Front | Direct) -> EdgeBook:
+        ears = self.ears.edge
+
+        def told(event: Event, actions: Sequence[Action], now: int) -> None:
+            ears.hear(book, event, actions, now)
+
+        broker = inside.spy_on(machine, told)
+        book = self._edge[host] = EdgeBook(host, broker, machine if isinstance(machine, Front) else None)
+        self._shelf.edges.append(book)
+        return book
+
+    def died(self, host: Seen, at: int) -> None:
+        """A process was killed: nothing is owed any more."""
+        client, edge, node = self._client.pop(host, None), self._edge.pop(host, None), self._node.pop(host, None)
+        if client is not None:
+            self._shelf.clients.remove(client)
+        if edge is not None:
+            self._shelf.edges.remove(edge)
+        if node is not None:
+            self._shelf.nodes.remove(node)
+
+    def asked(self, client: Seen, request: Request, at: int) -> None:
+        """The application has asked."""
+        self._client[client].waiting[request.sequence] = request
+
+    def stepped(self, host: Seen, event: Event, actions: Sequence[Action], at: int) -> None:
+        """A machine has taken one event."""
+        node = self._node.get(host)
+        if node is not None:
+            self.ears.node.hear(node, event, actions, host.local(at))
+            self._offsets.heard(self._shelf, node, event, at)
+            return
+        client = self._client.get(host)
+        if client is not None:
+            self.ears.client.hear(client, event, actions, host.local(at))
+        edge = self._edge.get(host)
+        if edge is not None:
+            self._offsets.heard(self._shelf, edge, event, at)
+
+    def began(self, host: Seen, run: Run, at: int) -> None:
+        """An executor has begun with a run. That of a process that was killed may do so for nobody."""
+        book = self._node.get(host) or self._edge.get(host)
+        if book is not None:
+            self._window.began(book, run, host.local(at))
+
+    def ended(self, client: Seen, sequence: int, outcome: Outcome, at: int) -> None:
+        """The application has got an outcome."""
+        self._outcome.ended(self._client[client], sequence, outcome)
+
+    def sweep(self, at: int) -> None:
+        """Look at everything; the machines look at themselves as well."""
+        for check in self.checks:
+            check.sweep(self._shelf, at)
+        self._validate()
+
+    def rest(self, at: int) -> None:
+        """Look at what is left."""
+        self.sweep(at)
+        for check in self.checks:
+            check.rest(self._shelf, at)
+
+    def _validate(self) -> None:
+        for edge in self._shelf.edges:
+            edge.broker.validate()
+        for node in self._shelf.nodes:
+            node.session.validate()
+
+
+def checked_play(script: Script, seed: int) -> tuple[Played | None, Broken | None]:
+    """Play a script with all checks on: what came of it, or what was broken."""
+    stamps = Stamps({c: p for model in script.models for c, p in zip(model.contracts, model.plans, strict=True)})
+    try:
+        return play(script, seed, Checks(stamps.expected)), None
+    except Broken as broken:
+        return None, broken
+    except Exception as error:  # a machine that raises anything at all is broken
+        if not isinstance(error, InvariantBroken) and _of_the_rig(error):
+            raise
+        return None, machine_broke(error)
+
+
+def checked_run(seed: int, scenario: Scenario, requests: int = 1000) -> Broken | None:
+    """Run one seed of a scenario with all checks on; what is broken, or None."""
+    return checked_play(write(seed, scenario, requests), seed)[1]
+
+
+def _of_the_rig(error: Exception) -> bool:
+    """Whether it was raised in the simulator or the checks themselves."""
+    places = [frame.f_code.co_filename for frame, _ in walk_tb(error.__traceback__)]
+    return bool(places) and PurePath(places[-1]).is_relative_to(PurePath(__file__).parent)
+
+
+def machine_broke(error: Exception) -> Broken:
+    """What a machine's own exception is reported as; the exception is its cause."""
+    files = [PurePath(frame.f_code.co_filename).name for frame, _ in walk_tb(error.__traceback__)]
+    number = BELONGS.get(files[-1], 0) if isinstance(error, InvariantBroken) and files else 0
+    notes = "; ".join(getattr(error, "__notes__", ()))
+    broken = Broken(number, f"a machine broke its own invariant: {type(error).__name__}: {error} ({notes})")
+    broken.__cause__ = error
+    return broken

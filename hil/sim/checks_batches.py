@@ -1,0 +1,122 @@
+"""Checks 10 and 14: what may run together, and that nobody is left behind who could have come along."""
+
+from __future__ import annotations
+
+from hil.sim import books_inside as inside
+from hil.sim.books import EdgeBook, NodeBook, OutRun, WorkBook, ms
+from hil.sim.books_schedule import free_at, late
+from hil.sim.checks_base import AllEars, Check
+from shared.events import Event, Row, Run
+from shared.plan import RAW, Plan, SegmentRange
+from shared.queue import Job
+
+SHORT_QUEUE = 32
+"""Queues that are longer are looked through up to here: what is left behind is at their front."""
+
+
+class FittingBatch(Check):
+    """10. The rows of a batch share contract, range and shape, and its predicted finish is no later than any row's deadline
+    when it is launched."""
+
+    number = 10
+
+    def listen(self, ears: AllEars) -> None:
+        """What concerns it."""
+        ears.edge.action(Run, self._edge_launches)
+        ears.node.action(Run, self._node_launches)
+
+    def _edge_launches(self, book: EdgeBook, run: Run, event: Event, now: int) -> None:
+        out, plan = book.launched, book.plans[run.contract]
+        self._rows(book, out)
+        for row in run.rows:
+            key, attempt = book.work_of[row.job]
+            request = book.open.get(key)
+            if request is None:
+                continue
+            if request.request.plan != run.contract or row.rows != request.request.rows or row.decode != RAW:
+                self.broken(book, f"run {run.run} has a row of {key} that is of another contract or shape")
+            if not (_is_head(plan, run.range, row) if attempt else _is_rung(plan, run.range, row)):
+                self.broken(book, f"run {run.run} runs {run.range} for attempt {attempt} of {key}")
+            self._in_time(book, run, out, request.resolve_by)
+
+    def _node_launches(self, book: NodeBook, run: Run, event: Event, now: int) -> None:
+        out, plan = book.launched, book.plans[run.contract]
+        self._rows(book, out)
+        for row in run.rows:
+            let_in = book.by_job.get(row.job)
+            if let_in is None:
+                continue
+            asked = let_in.message
+            tail = SegmentRange(0, asked.cut, len(plan.cuts) - 1)
+            said = (run.contract, run.range, row.rows, row.decode.name, row.encode)
+            if said != (asked.contract, tail, asked.rows, asked.coding, None):
+                self.broken(book, f"run {run.run} has a row of {let_in.identity} and does {said}")
+            self._in_time(book, run, out, let_in.deadline_ns)
+
+    def _rows(self, book: WorkBook, out: OutRun | None) -> None:
+        most = 0 if out is None else book.scheduler.max_rows(out.run.contract)
+        if out is not None and not 1 <= out.rows <= most:
+            self.broken(book, f"run {out.run.run} has {out.rows} rows, and {most} is the most")
+
+    def _in_time(self, book: WorkBook, run: Run, out: OutRun | None, due: int) -> None:
+        if out is not None and out.typical_ns > due:
+            self.broken(book, f"run {run.run} is predicted to end {ms(out.typical_ns - due)} after a row of it is due")
+
+
+def _is_rung(plan: Plan, part: SegmentRange, row: Row) -> bool:
+    whole = SegmentRange(part.program, 0, len(plan.programs[part.program].segments))
+    return part == whole and plan.rung_of(part.program) is not None and row.encode is None
+
+
+def _is_head(plan: Plan, part: SegmentRange, row: Row) -> bool:
+    coding = row.encode
+    routes = [r for r in plan.routes if r.cut == part.last and coding is not None and r.coding == coding.name]
+    return (part.program, part.first) == (0, 0) and bool(routes) and coding in plan.cuts[part.last].codings
+
+
+class NobodyLeftBehind(Check):
+    """14. Within a class, no compatible row with an earlier deadline that would fit into the batch that was chosen is left
+    behind when a later one is launched.
+
+    *Would fit*: the rows stay within the largest launch, joining pays, the whole still ends by every deadline in it, the row
+    was not put off, and with it the launch would not make a promise late. (Where the first of a group would break a promise,
+    one further back goes alone.)
+    """
+
+    number = 14
+
+    def listen(self, ears: AllEars) -> None:
+        """What concerns it."""
+        ears.edge.action(Run, self._launched)
+        ears.node.action(Run, self._launched)
+
+    def _launched(self, book: WorkBook, run: Run, event: Event, now: int) -> None:
+        waiting = inside.waiting(book.scheduler)
+        out = book.launched
+        if not waiting or out is None:
+            return
+        jobs = inside.launched_jobs(book.scheduler, run.run)
+        last = max([(job.priority, job.deadline_ns) for job in jobs], default=(0, 0))
+        for count, job in enumerate(waiting.values()):
+            if count >= SHORT_QUEUE:
+                return
+            earlier = (job.priority, job.deadline_ns) < last and any(j.priority == job.priority for j in jobs)
+            if earlier and job.group == (run.contract, run.range) and self._fits(book, out, jobs, job, now):
+                self.broken(
+                    book,
+                    f"job {job.id}, due in {ms(job.deadline_ns - now)}, is left behind by run {run.run}, though it fits",
+                )
+
+    def _fits(self, book: WorkBook, out: OutRun, jobs: tuple[Job, ...], job: Job, now: int) -> bool:
+        latency, rows = book.scheduler.latency, out.rows + job.rows
+        if rows > book.scheduler.max_rows(job.contract) or job.earliest_ns > now:
+            return False
+        together = max(latency.typical(out.key, rows), out.typical_ns - now)
+        if now + together > min([job.deadline_ns, *(j.deadline_ns for j in jobs)]):
+            return False
+        if together - (out.typical_ns - now) > latency.typical(job.key, job.rows):
+            return False
+        free = free_at(book, now)
+        free[out.run.executor] = now + latency.pessimistic(out.key, rows)
+        promised = [p for p in inside.promised(book.scheduler).values() if p.id != job.id]
+        return late(book.scheduler, free, promised) is None

@@ -1,0 +1,222 @@
+"""Checks 11, 12 and 15: what edges and nodes owe each other: credit, one execution and one ending, and clocks."""
+
+from __future__ import annotations
+
+from edge.nodes import FORGET_NS
+from hil.sim import books_inside as inside
+from hil.sim.books import Book, EdgeBook, NodeBook
+from hil.sim.checks_base import AllEars, Check, Shelf
+from shared.events import Event, Finished, Received, Run, Send
+from shared.offset import OffsetInterval
+from shared.wire.messages import Infer, Probe, ProbeReply, Refusal, Reply, Welcome
+
+
+class Credit(Check):
+    """11. Credits lent never exceed capacity; what is out and what is left add up to what was granted.
+
+    At a node the requests of each incarnation of a peer that are here, counted from what came in and went out, never
+    exceed its grant, nor all of them together the capacity; each message says the grant as it is. At an edge the attempts
+    that are out at a node never exceed what the node said last, nor the settings' own bound. What an edge has given up
+    (5 s overdue) it may send again.
+    """
+
+    number = 11
+
+    def listen(self, ears: AllEars) -> None:
+        """What concerns it."""
+        ears.edge.sent(Infer, self._asks)
+        ears.node.received(Infer, self._comes)
+        ears.node.sent(Welcome, self._welcomes)
+        ears.node.sent(Reply, self._tells)
+        ears.node.sent(Refusal, self._tells)
+        ears.node.sent(ProbeReply, self._tells)
+
+    def _asks(self, book: EdgeBook, message: Infer, action: Send, event: Event, now: int) -> None:
+        if book.sending is None:
+            return
+        view, _ = book.sending
+        most = min(view.credits, book.most_outstanding)
+        if len(view.out) > most:
+            for key in [key for key, attempt in view.out.items() if now > attempt.typical_ns + FORGET_NS]:
+                del view.out[key]
+            if len(view.out) > most:
+                self.broken(
+                    book, f"{len(view.out)} attempts are out at {view.name}; {most} may be, of {view.credits} lent"
+                )
+
+    def _comes(self, book: NodeBook, message: Infer, event: Received, now: int) -> None:
+        if book.arrived is None:
+            let_in = next(reversed(book.open.values()))
+            name, incarnation = let_in.account
+            here, granted = book.accounts[let_in.account], inside.granted(book.session).get(f"{name}:{incarnation}", 0)
+            if here > granted:
+                self.broken(book, f"{here} requests of {let_in.account} are here, and {granted} credits are lent to it")
+            if len(book.open) > inside.capacity(book.session):
+                self.broken(
+                    book, f"{len(book.open)} requests are here, and {inside.capacity(book.session)} credits exist"
+                )
+
+    def _welcomes(self, book: NodeBook, message: Welcome, action: Send, event: Event, now: int) -> None:
+        self._told(book, action.link, message.credits)
+
+    def _tells(
+        self, book: NodeBook, message: Reply | Refusal | ProbeReply, action: Send, event: Event, now: int
+    ) -> None:
+        self._told(book, action.link, message.load.credits)
+
+    def _told(self, book: NodeBook, link: str, credits_: int) -> None:
+        greeted = book.links.get(link)
+        lent = inside.granted(book.session)
+        if greeted is not None and credits_ > lent.get(f"{greeted.peer}:{greeted.incarnation}", 0):
+            self.broken(book, f"{greeted.peer} is told of {credits_} credits, and has fewer")
+        if sum(lent.values()) > inside.capacity(book.session):
+            self.broken(book, f"{sum(lent.values())} credits are lent of {inside.capacity(book.session)}")
+
+    def sweep(self, shelf: Shelf, at: int) -> None:
+        """All of it, now and then."""
+        for book in shelf.nodes:
+            ours = {f"{name}:{incarnation}": count for (name, incarnation), count in book.accounts.items()}
+            theirs = {account: count for account, count in inside.out_of(book.session).items() if count}
+            if ours != theirs:
+                self.broken(book, f"requests that are here, by the messages {ours}, by the machine {theirs}")
+        for edge in shelf.edges:
+            for name, node in inside.edge_nodes(edge.broker).items():
+                if not node.out.keys() <= edge.nodes[name].out.keys():
+                    extra = sorted(node.out.keys() - edge.nodes[name].out.keys())
+                    self.broken(edge, f"attempts {extra} hold credit of {name}, and are answered or lost")
+
+
+class OnceEach(Check):
+    """12. In one node process a (peer, incarnation, sequence, attempt) executes at most once, and ends as answer, refusal or
+    peer gone.
+
+    By attempt and not by sequence: an edge may ask a node again after that node has refused, and gives that another number.
+    What came in is let in or refused in the same step; what was let in ends exactly once; a copy of it is refused and
+    changes nothing. An answer comes of the row's own run.
+    """
+
+    number = 12
+
+    def listen(self, ears: AllEars) -> None:
+        """What concerns it."""
+        ears.node.action(Run, self._launches)
+        ears.node.sent(Reply, self._replies)
+        ears.node.sent(Refusal, self._refuses)
+        ears.node.end(self._came_to_something)
+
+    def _launches(self, book: NodeBook, run: Run, event: Event, now: int) -> None:
+        for row in run.rows:
+            let_in = book.by_job.get(row.job)
+            if let_in is None:
+                continue
+            if let_in.identity in book.executed:
+                self.broken(book, f"{let_in.identity} is executed twice")
+            book.executed.add(let_in.identity)
+
+    def _replies(self, book: NodeBook, message: Reply, action: Send, event: Event, now: int) -> None:
+        if book.closing is None or not isinstance(event, Finished):
+            self.broken(
+                book,
+                f"{action.link} is answered {message.sequence}/{message.attempt}, which is not here or did not run",
+            )
+
+    def _refuses(self, book: NodeBook, message: Refusal, action: Send, event: Event, now: int) -> None:
+        if book.closing is None and book.arrived is None:
+            self.broken(
+                book,
+                f"{action.link} is refused {message.sequence}/{message.attempt} ({message.reason}), which is not here",
+            )
+
+    def _came_to_something(self, book: NodeBook, event: Event, now: int) -> None:
+        if book.arrived is not None:
+            self.broken(book, f"{book.arrived} came in, and was neither let in nor refused")
+
+    def sweep(self, shelf: Shelf, at: int) -> None:
+        """All of it, now and then."""
+        for book in shelf.nodes:
+            theirs = inside.admitted(book.session)
+            if book.open.keys() != theirs.keys():
+                self.broken(book, f"let in: by the messages {sorted(book.open)}, by the machine {sorted(theirs)}")
+
+
+SLACK_NS = 2
+"""Both clocks are read in whole nanoseconds."""
+
+JUMP_NS = 5_000_000
+"""A clock that has fallen behind by this much since it was last looked at has stood still."""
+
+NOTICED_NS = 50_000_000
+"""A suspension is noticed from here on (`shared.driver`)."""
+
+
+class Offsets(Check):
+    """15. The interval of a peer's clock offset contains the true offset, at all times, with all drift.
+
+    After each message that teaches it, and of every pair now and then. There is one thing that no message tells: that one of
+    the two hosts was suspended. The other side can find out only by a contradiction, and the one that was suspended
+    may still have messages of the time before in its sockets. So after a suspension an interval is let be until it is
+    found right again; from then on it must stay so. A suspension of less than 50 ms is not noticed by anybody, and may be
+    smaller than what the interval spans; what it spoils is let be for good.
+    """
+
+    number = 15
+
+    def __init__(self) -> None:
+        self._settled: dict[tuple[Book, str], int] = {}
+
+    def heard(self, shelf: Shelf, book: EdgeBook | NodeBook, event: Event, at: int) -> None:
+        """A process has taken a step."""
+        if isinstance(event, Received):
+            if isinstance(book, EdgeBook):
+                self._edge(shelf, book, event.link.rpartition("/")[0], at)
+            elif isinstance(event.message, Infer | Probe):
+                self._node(shelf, book, event.link, at)
+
+    def sweep(self, shelf: Shelf, at: int) -> None:
+        """All of it, now and then."""
+        for edge in shelf.edges:
+            for name in edge.nodes:
+                self._edge(shelf, edge, name, at)
+        for node in shelf.nodes:
+            for link in node.links:
+                self._node(shelf, node, link, at)
+
+    def rest(self, shelf: Shelf, at: int) -> None:
+        """At the end."""
+        self.sweep(shelf, at)
+
+    def _edge(self, shelf: Shelf, book: EdgeBook, name: str, at: int) -> None:
+        node, known = shelf.node(name), inside.edge_nodes(book.broker).get(name)
+        if node is not None and known is not None:
+            self._look(book, node, known.offset, at)
+
+    def _node(self, shelf: Shelf, book: NodeBook, link: str, at: int) -> None:
+        peer = book.session.peers.of_link(link)
+        edge = None if peer is None else shelf.edge(peer.name, peer.incarnation)
+        if peer is not None and edge is not None:
+            self._look(book, edge, peer.offset, at)
+
+    def _look(self, book: Book, other: Book, interval: OffsetInterval, at: int) -> None:
+        own, theirs = book.host.local(at), other.host.local(at)
+        jumped = max(_jumped(book, own, at), _jumped(other, theirs, at))
+        low, high = inside.bounds(interval, own)
+        true = theirs - own
+        right = (low is None or low <= true + SLACK_NS) and (high is None or true - SLACK_NS <= high)
+        pair = (book, other.name)
+        if jumped >= self._settled.get(pair, 0):
+            if right and low is not None and high is not None and at > jumped + NOTICED_NS:
+                self._settled[pair] = at
+            return
+        if not right:
+            self.broken(
+                book, f"the clock of {other.name} is {true} ns ahead, and is held to be between {low} and {high}"
+            )
+
+
+def _jumped(book: Book, local: int, at: int) -> int:
+    """When the host of this process was last found to have been suspended."""
+    lag = at - local
+    if book.lag_ns is not None and lag > book.lag_ns + JUMP_NS:
+        book.jumped_at = at
+    book.lag_ns = lag
+    return book.jumped_at

@@ -1,0 +1,167 @@
+"""Checks 4 and 16: what was promised can be kept, and nothing is promised on what is suspect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hil.sim import books_inside as inside
+from hil.sim.books import EdgeBook, EdgeRequest, NodeView, ms
+from hil.sim.books_schedule import free_at, late
+from hil.sim.checks_base import AllEars, Check
+from shared.events import ClockJumped, Event, Resolve, Run, Send, StreamOpened, Tick
+from shared.queue import Job
+from shared.request import Answer, Superseded
+from shared.running import NEVER_NS
+from shared.wire.messages import Infer
+
+
+class PromisesKept(Check):
+    """4. The forward schedule of promised work is feasible on each executor, unless an overrun is on record.
+
+    Three rules come of it. What is promised after a step can be kept, counted from the books' own times of what is out.
+    A promise leaves the queue to be launched, or because its request is over; it is revoked only where an overrun is on
+    record since it was given (a run took longer than the worst case that was planned for, or was handled later; that work
+    was found to take longer; a wake-up for work that was put off came late), where a more important promise took its
+    place, or where streams as important are expected. And a request whose answer was promised ends with one, unless an
+    overrun is on record, its run failed, or nobody wants it any more.
+    """
+
+    number = 4
+
+    def listen(self, ears: AllEars) -> None:
+        """What concerns it."""
+        ears.edge.event(StreamOpened, self._streams)
+        ears.edge.action(Run, self._launched)
+        ears.edge.action(Resolve, self._resolved)
+        ears.edge.end(self._look)
+
+    def _streams(self, book: EdgeBook, event: StreamOpened, now: int) -> None:
+        book.streams = True
+
+    def _launched(self, book: EdgeBook, run: Run, event: Event, now: int) -> None:
+        for row in run.rows:
+            book.promised.pop(row.job, None)
+
+    def _resolved(self, book: EdgeBook, action: Resolve, event: Event, now: int) -> None:
+        request = book.closing
+        if request is None or request.promised_ns is None or isinstance(action.outcome, Answer | Superseded):
+            return
+        if request.broken_run or book.slow_ns >= request.promised_ns or book.streams or isinstance(event, ClockJumped):
+            return
+        if request.displaced or (isinstance(event, Tick) and event.late_ns > 0 and book.put_off):
+            return
+        key = f"{action.client}'s request {action.sequence}"
+        self.broken(book, f"{key} was promised {ms(now - request.promised_ns)} ago and ends as {action.outcome}")
+
+    def _look(self, book: EdgeBook, event: Event, now: int) -> None:
+        jobs = inside.promised(book.scheduler)
+        if not jobs and not book.promised:
+            return
+        self._kept(book, jobs, event, now)
+        if jobs:
+            self._feasible(book, jobs, now)
+
+    def _kept(self, book: EdgeBook, jobs: Mapping[int, Job], event: Event, now: int) -> None:
+        before = book.promised
+        pessimistic = book.scheduler.latency.pessimistic
+        for number in [n for n in before if n not in jobs]:
+            key, longest, priority, since = before.pop(number)
+            request = book.open.get(key)
+            if request is not None and not self._excused(book, jobs, request, longest, priority, since, event):
+                self.broken(
+                    book, f"the promise to {key} is taken back after {ms(now - since)}, and nothing had overrun"
+                )
+        for number, job in jobs.items():
+            longest = pessimistic(job.key, job.rows)
+            known = before.get(number)
+            if known is None:
+                self._promised(book, job, longest, now)
+            elif longest > known[1]:
+                book.slow_ns = now
+                before[number] = (known[0], longest, known[2], known[3])
+            if job.earliest_ns:
+                book.put_off = True
+
+    def _promised(self, book: EdgeBook, job: Job, longest: int, now: int) -> None:
+        key = book.numbers.get(inside.job_owner(book.broker, job.id)[0])
+        request = None if key is None else book.open.get(key)
+        if key is None or request is None:
+            self.broken(book, f"job {job.id} is promised to nobody")
+        if job.deadline_ns > request.resolve_by:
+            self.broken(book, f"job {job.id} is promised {ms(job.deadline_ns - request.resolve_by)} after {key} is due")
+        request.promised_ns = now if request.promised_ns is None else request.promised_ns
+        book.promised[job.id] = (key, longest, job.priority, now)
+
+    def _excused(
+        self,
+        book: EdgeBook,
+        jobs: Mapping[int, Job],
+        request: EdgeRequest,
+        longest: int,
+        priority: int,
+        since: int,
+        event: Event,
+    ) -> bool:
+        if book.slow_ns >= since or request.broken_run or book.streams:
+            return True
+        if isinstance(event, Tick) and event.late_ns > 0 and book.put_off:
+            return True
+        newer = any(job.priority < priority and number not in book.promised for number, job in jobs.items())
+        request.displaced = request.displaced or newer
+        return newer
+
+    def _feasible(self, book: EdgeBook, jobs: Mapping[int, Job], now: int) -> None:
+        free = free_at(book, now)
+        broken = late(book.scheduler, free, jobs.values())
+        if broken is None:
+            return
+        if len(free) > 1 and NEVER_NS not in free and book.scheduler.broken_promise(now) is None:
+            return  # On several executors there may be a schedule that list scheduling does not find.
+        self.broken(
+            book, f"job {broken.id}, due in {ms(broken.deadline_ns - now)}, is promised, and cannot be done in time"
+        )
+
+
+class NothingOnSuspects(Check):
+    """16. A suspect executor or a stalled connection gets no new promise, and a node that is stalled, gone or not greeted no
+    request.
+
+    That no promise rests on an executor whose run is overdue follows from check 4, which counts it as never free. A
+    connection is stalled where an answer on it is overdue by more than the settings allow and the broker has had a step
+    since then in which it could have seen that, unless the connection has carried something in between.
+    """
+
+    number = 16
+
+    def listen(self, ears: AllEars) -> None:
+        """What concerns it."""
+        ears.edge.sent(Infer, self._asks)
+        ears.edge.action(Run, self._launched)
+
+    def _asks(self, book: EdgeBook, message: Infer, action: Send, event: Event, now: int) -> None:
+        if book.sending is None:
+            return
+        view, _ = book.sending
+        if not view.linked or not view.welcomed or message.contract not in view.contracts:
+            state = "connected" if not view.linked else "greeted" if not view.welcomed else "serving the contract"
+            self.broken(book, f"{view.name} is sent request {message.sequence}, and is not {state}")
+        if action.link != f"{view.name}/data":
+            self.broken(book, f"{view.name} is sent request {message.sequence} on {action.link}")
+        self._stalled(book, view, message)
+
+    def _stalled(self, book: EdgeBook, view: NodeView, message: Infer) -> None:
+        if view.moved_step >= book.step - 1:
+            return
+        for (sequence, number), attempt in view.out.items():
+            overdue = book.before_ns - (attempt.typical_ns + book.stall_ns)
+            if overdue > 0 and attempt.step < book.step - 1:
+                self.broken(
+                    book,
+                    f"{view.name} is sent request {message.sequence}, and its answer to {sequence}/{number} is overdue for "
+                    f"{ms(overdue + book.stall_ns)}",
+                )
+
+    def _launched(self, book: EdgeBook, run: Run, event: Event, now: int) -> None:
+        suspects = [o.run.run for o in book.out.values() if o.run.executor == run.executor and now >= o.overdue_ns]
+        if suspects:
+            self.broken(book, f"run {run.run} is launched on executor {run.executor}, whose run {suspects} is overdue")
