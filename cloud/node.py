@@ -5,8 +5,8 @@ in one line:
 
     ready tcp://127.0.0.1:7711 NAME (incarnation N): MODEL, ...
 
-SIGTERM and SIGINT end it with status 0. With `--stats` its last line is one JSON object (`NodeStats`), among it
-its own count of launches by range and rows.
+SIGTERM and SIGINT end it with status 0, SIGUSR1 has it save its journal. With `--stats` its last line is one JSON object
+(`NodeStats`), among it its own count of launches by range and rows.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from typing import Annotated
 import msgspec
 import typer
 
+from cloud.journal import NODE, build_session, node_setup
 from cloud.launches import LaunchCount, Launches
-from cloud.session import Session
 from shared.driver import Driver
 from shared.errors import SettingsError
 from shared.events import Action, Event, Run, Send, SendFailed
+from shared.journal.keeper import Keeper
 from shared.lateness import LatenessFigures
 from shared.process_host import Adaptation
 from shared.process_settings import Effect
 from shared.settings import CloudSettings
 from shared.settings_file import load_cloud
-from shared.signals import stop_on_signals
+from shared.signals import save_on_signal, stop_on_signals
 from shared.transport import Router
 from shared.wire.codec import MAX_WORD, decode_edge
 from shared.workshop import Workshop
@@ -66,17 +67,21 @@ class Node:
             memory=settings.memory,
         )
         try:
-            self._session = Session(settings, self._shop.plans, self._name, self._incarnation)
+            setup = node_setup(settings, self._shop.plans, self._name, self._incarnation)
+            self._session = build_session(setup)
             self._router = Router(settings.node.endpoint, decode_edge, max_message_mb=settings.limits.max_message_mb)
+            self._journal = Keeper(self._session, NODE, setup, settings.journal, own_process=True)
         except BaseException:
             self._shop.close()
             raise
+        self._machine = self._journal.machine
         self._driver = Driver(
             self,
             self._perform,
             completions=(self._shop.finished,),
             transports=(self._router,),
             own_process=self._process.interpreter(),
+            idle=self._journal.idle,
         )
 
     def adapt(self) -> None:
@@ -101,7 +106,7 @@ class Node:
     def handle(self, event: Event, now: int) -> list[Action]:
         """The session's own `handle`, with the launches counted. For the driver only."""
         self._launches.ended(event)
-        return self._session.handle(event, now)
+        return self._machine.handle(event, now)
 
     def run(self) -> None:
         """Serve until `stop()`; then release everything."""
@@ -109,12 +114,17 @@ class Node:
             self._driver.run()
         finally:
             self._driver.close()
+            self._journal.close()
             self._shop.close()
             self._router.close()
 
     def stop(self) -> None:
         """End `run()`. Safe from signal handlers and other threads."""
         self._driver.stop()
+
+    def save_journal(self) -> None:
+        """Have the journal saved, soon. Safe from signal handlers and other threads."""
+        self._journal.ask("signal")
 
     def stats(self) -> NodeStats:
         """What came so far."""
@@ -152,6 +162,7 @@ def main(
     node = Node(msgspec.structs.replace(settings, node=group))
     node.adapt()
     stop_on_signals(node.stop)
+    save_on_signal(node.save_journal)
     models = ", ".join(node.models)
     print(f"ready {node.endpoint} {group.name} (incarnation {node.incarnation}): {models}", flush=True)  # noqa: T201
     node.run()

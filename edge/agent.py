@@ -5,7 +5,8 @@ says so in one line:
 
     ready ipc:///tmp/headtail-edge NAME (incarnation N): MODEL, ...
 
-SIGTERM and SIGINT end it with status 0. A second agent on one path is refused: the path's lock belongs to the first.
+SIGTERM and SIGINT end it with status 0, SIGUSR1 has it save its journal. A second agent on one path is refused: the path's
+lock belongs to the first.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from shared.process_host import Adaptation
 from shared.process_settings import Effect
 from shared.settings import EdgeSettings
 from shared.settings_file import load_edge
-from shared.signals import stop_on_signals
+from shared.signals import save_on_signal, stop_on_signals
 from shared.transport import Router
 from shared.wire.codec import decode_client
 
@@ -57,9 +58,9 @@ class Agent:
         self._name = settings.agent.name
         self.incarnation = time.time_ns()
         self._process = Adaptation(settings.process)
-        self._host = Host(settings, self.incarnation)
+        self._host = Host(settings, self.incarnation, own_process=True)
         try:
-            self._front = Front(settings, self._host.plans, self.incarnation, self._host.broker)
+            self._front = Front(settings, self._host.plans, self.incarnation, self._host.machine)
             self._clients = Router(
                 settings.agent.endpoint,
                 decode_client,
@@ -75,6 +76,7 @@ class Agent:
             completions=(self._host.finished,),
             transports=(self._host.nodes, self._clients),
             own_process=self._process.interpreter(),
+            idle=self._host.journal.idle,
         )
 
     def adapt(self) -> None:
@@ -103,6 +105,10 @@ class Agent:
     def stop(self) -> None:
         """End `run()`. Safe from signal handlers and other threads."""
         self._driver.stop()
+
+    def save_journal(self) -> None:
+        """Have the journal saved, soon. Safe from signal handlers and other threads."""
+        self._host.journal.ask("signal")
 
     def stats(self) -> AgentStats:
         """What came so far."""
@@ -137,6 +143,7 @@ def main(
     agent = Agent(msgspec.structs.replace(settings, agent=group))
     agent.adapt()
     stop_on_signals(agent.stop)
+    save_on_signal(agent.save_journal)
     models = ", ".join(agent.models)
     sys.stdout.write(f"ready {agent.endpoint} {group.name} (incarnation {agent.incarnation}): {models}\n")
     sys.stdout.flush()

@@ -291,6 +291,11 @@ class Client:
         """All of the above in one record, and how late outcomes were decided."""
         return ClientHealth(self.asking, self.stats(), self.faults(), self._loop.machine.lateness.figures())
 
+    def save_journal(self, path: str | os.PathLike[str]) -> int:
+        """Write what the embedded agent's journal holds to `path`, for `headtail replay`; how many steps that is. It holds no
+        tensor's contents. Raises `JournalError` where the agent is another process, or the file cannot be written."""
+        return self._loop.save_journal(Path(path))
+
     # --- ending -------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from edge.announced import NOTHING_YET, StreamPromise
@@ -22,7 +23,7 @@ from edge.outcomes import Counts
 from edge.stub import Given
 from edge.tickets import Ticket
 from shared.driver import Driver, Mailbox
-from shared.errors import HeadtailError
+from shared.errors import HeadtailError, JournalError
 from shared.events import Action, Arrived, Event, Resolve, StreamClosed, StreamOpened, Withdrawn
 from shared.lateness import Lateness
 from shared.ports import Machine, Source
@@ -90,7 +91,8 @@ class ClientMachine(Machine, Protocol):
 class Parts:
     """What stands behind a client: its machine, who carries out the actions that leave the process, what the loop waits
     on besides the application's calls, and how all of it is released (on the loop's thread). `room` bounds the calls that
-    wait for the loop, and with them the tensors that they hold."""
+    wait for the loop, and with them the tensors that they hold. `idle` is called before the loop sleeps; `save_journal`
+    writes the agent's journal, where the agent is part of this."""
 
     machine: ClientMachine
     perform: Callable[[Action], Event | None]
@@ -98,6 +100,8 @@ class Parts:
     completions: Sequence[Source] = ()
     transports: Sequence[Source] = ()
     room: int = 4096
+    idle: Callable[[int], None] | None = None
+    save_journal: Callable[[Path], int] | None = None
 
 
 def room_for(max_open: int) -> int:
@@ -131,6 +135,7 @@ class ClientLoop:
             completions=parts.completions,
             transports=parts.transports,
             arrivals=(self._mailbox,),
+            idle=parts.idle,
         )
         self._pid = os.getpid()
         self._changed = threading.Condition()
@@ -177,8 +182,8 @@ class ClientLoop:
             self._end(request, Rejected("closed", state.why))
 
     def withdraw(self, sequence: int) -> None:
-        """Forget a request: its ticket is dropped and the agent told. Does nothing where it is over. Raises `HeadtailError` in
-        a forked child."""
+        """Forget a request: its ticket is dropped and the agent told. Does nothing where it is over. Raises `HeadtailError`
+        in a forked child."""
         self.check_process()
         ticket = self._state.tickets.pop(sequence, None)
         if ticket is not None:
@@ -224,6 +229,13 @@ class ClientLoop:
         self.check_process()
         with self._changed:
             return self._changed.wait_for(lambda: self._attached or self._state.ended, timeout_s) and self._attached
+
+    def save_journal(self, path: Path) -> int:
+        """Write the journal of an embedded agent; how many steps it holds. Raises `JournalError`."""
+        self.check_process()
+        if self._parts.save_journal is None:
+            raise JournalError("the agent is a process of its own: the signal USR1 has it save its journal")
+        return self._parts.save_journal(path)
 
     def on_loop(self) -> bool:
         """Whether the calling thread is the loop's own."""

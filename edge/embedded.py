@@ -25,10 +25,10 @@ def embedded_parts(settings: EdgeSettings, name: str) -> Parts:
     untouched = check_untouched(settings.process)
     if untouched:
         warnings.warn(untouched, stacklevel=3)
-    host = Host(settings, time.time_ns())
+    host = Host(settings, time.time_ns(), own_process=False)
     outcomes = Outcomes(name, settings.limits.max_open)
     limits = settings.limits
-    machine = Direct(name, outcomes, host.broker, host.models, settings.scheduling.priority_levels, limits.max_streams)
+    machine = Direct(name, outcomes, host.machine, host.models, settings.scheduling.priority_levels, limits.max_streams)
     return Parts(
         machine,
         host.perform,
@@ -36,4 +36,6 @@ def embedded_parts(settings: EdgeSettings, name: str) -> Parts:
         completions=(host.finished,),
         transports=(host.nodes,),
         room=room_for(limits.max_open),
+        idle=host.journal.idle,
+        save_journal=host.journal.save,
     )

@@ -5,11 +5,10 @@ The agent's process and the embedded form are made of the same host; they differ
 
 from __future__ import annotations
 
-import random
-
-from edge.broker import Broker
 from edge.front import model_info
+from edge.journal import EDGE, build_broker, edge_setup
 from shared.events import Action, Event, Send, SendFailed
+from shared.journal.keeper import Keeper
 from shared.settings import EdgeSettings
 from shared.transport import Dealers
 from shared.wire.codec import decode_node
@@ -21,9 +20,13 @@ SEND_MARK = 4
 
 
 class Host:
-    """Bundles loaded, executors warm, links to the nodes opened. Raises `BundleError`, `SettingsError`, `UserError`."""
+    """Bundles loaded, executors warm, links to the nodes opened. Raises `BundleError`, `SettingsError`, `UserError`.
 
-    def __init__(self, settings: EdgeSettings, incarnation: int) -> None:
+    `machine` is the broker to be driven, with its journal around it (`journal`); `own_process` is whether the process is
+    the agent's.
+    """
+
+    def __init__(self, settings: EdgeSettings, incarnation: int, *, own_process: bool) -> None:
         self._settings = settings
         self._shop = Workshop(
             settings.agent.models,
@@ -47,10 +50,13 @@ class Host:
             for node in settings.nodes:
                 for kind in ("data", "probe"):
                     self.nodes.connect(f"{node.name}/{kind}", node.endpoint)
-            self.broker = Broker(settings, self.plans, incarnation, random.Random(incarnation))
+            setup = edge_setup(settings, self.plans, incarnation, incarnation)
+            self.broker = build_broker(setup)
+            self.journal = Keeper(self.broker, EDGE, setup, settings.journal, own_process=own_process)
         except BaseException:
-            self.close()
+            self._release()
             raise
+        self.machine = self.journal.machine
 
     @property
     def models(self) -> dict[str, ModelInfo]:
@@ -64,6 +70,10 @@ class Host:
         return self._shop.perform(action)
 
     def close(self) -> None:
-        """End the executors and close the connections."""
+        """End the executors and close the connections, once a journal that is being saved is there."""
+        self.journal.close()
+        self._release()
+
+    def _release(self) -> None:
         self._shop.close()
         self.nodes.close()

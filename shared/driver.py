@@ -168,8 +168,9 @@ class Driver:
     `perform` carries out every action but `WakeAt`, which the driver keeps itself, and may return an event that is handled
     at once (`SendFailed`, or the end of a run that was carried out in place). `own_process` tunes interpreter and allocator
     for the loop while it runs; never set it inside an application's process. Sources are drained in the order given; the
-    driver closes none of them. `lateness` counts how late each wake-up was handled, from when it was due or, for one that
-    was due before it was asked for, from the asking: that is what a `Tick` tells as well.
+    driver closes none of them. `idle` is called before the loop sleeps, with the nanoseconds until its next timer, for work
+    that can wait. `lateness` counts how late each wake-up was handled, from when it was due or, for one that was due before
+    it was asked for, from the asking: that is what a `Tick` tells as well.
     """
 
     def __init__(
@@ -183,6 +184,7 @@ class Driver:
         clock: Clock | None = None,
         jumps: JumpWatch | None = None,
         own_process: OwnProcess | None = None,
+        idle: Callable[[int], None] | None = None,
     ) -> None:
         self._machine = machine.handle
         self._perform = perform
@@ -190,6 +192,7 @@ class Driver:
         self._now = (clock or SystemClock()).now
         self._jumps = jumps or JumpWatch()
         self._own_process = own_process
+        self._idle = idle
         self.lateness = Lateness()
         self._wake_ns: int | None = None
         self._due_ns = 0
@@ -277,6 +280,8 @@ class Driver:
         if wake_ns is not None and wake_ns < self._armed_ns:
             self._timer.set(wake_ns)
             self._armed_ns = wake_ns
+        if self._idle is not None:
+            self._idle(NEVER_NS if wake_ns is None else wake_ns - self._now())
         if self._own_process is not None:
             self._own_process.idle(NEVER_NS if wake_ns is None else wake_ns - self._now())
         self._epoll.poll(-1, MAX_READY)

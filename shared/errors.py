@@ -34,6 +34,10 @@ class ModelError(UserError):
     """A model file cannot be read, cut or run; the message names the model and the reason."""
 
 
+class JournalError(UserError):
+    """A journal cannot be read, run again or written; the message names the file and the reason."""
+
+
 class PeerError(HeadtailError):
     """Another process sent something that the protocol does not allow.
 

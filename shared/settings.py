@@ -19,7 +19,6 @@ Models = Annotated[tuple[Text, ...], Meta(max_length=32)]
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 Few = Annotated[int, Meta(ge=1, le=256)]
 Cores = Annotated[tuple[Annotated[int, Meta(ge=0, le=8191)], ...], Meta(max_length=8192)]
-Cores = Annotated[tuple[Annotated[int, Meta(ge=0, le=8191)], ...], Meta(max_length=8192)]
 Megabytes = Annotated[int, Meta(ge=1, le=1 << 20)]
 Span = Annotated[float, Meta(ge=0.0, le=60_000.0)]
 Pace = Annotated[float, Meta(ge=1.0, le=60_000.0)]
@@ -137,20 +136,18 @@ class Process(Group, frozen=True):
     required: bool = False
 
 
-class Process(Group, frozen=True):
-    """What agent and node do to their own process; an embedded agent applies none of it. `switch_interval_us`: how long a
-    thread keeps the interpreter while another waits. `realtime_priority`: SCHED_FIFO for the loop and ZeroMQ's threads, 0 is
-    off. `nice`: of all threads that are not real-time, 0 leaves it. `cores`, `executor_cores`: where the loop with ZeroMQ's
-    threads, and all other threads, may run; none is anywhere. `lock_memory`: nothing that was touched is paged out.
-    `required`: refuse to start where the system does not allow what is asked, instead of saying so and going on."""
+class Journal(Group, frozen=True):
+    """The last steps of the machine, kept to be saved and replayed. `events`: how many are kept, 0 is none. `folder`: where
+    they are saved; empty is the system's folder for temporary files, and never by themselves but when the machine breaks a
+    rule of its own. `save_below`: saved when fewer than this share of the last `save_window` requests were on time, 0 is
+    never; once in `save_pause_s` at most. `keep_files`: the newest that are kept."""
 
-    switch_interval_us: Annotated[float, Meta(ge=1.0, le=1_000_000.0)] = 100.0
-    realtime_priority: Annotated[int, Meta(ge=0, le=99)] = 0
-    nice: Annotated[int, Meta(ge=-20, le=19)] = 0
-    cores: Cores = ()
-    executor_cores: Cores = ()
-    lock_memory: bool = False
-    required: bool = False
+    events: Annotated[int, Meta(ge=0, le=1_000_000)] = 10_000
+    folder: str = ""
+    save_below: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.9
+    save_window: Count = 100
+    save_pause_s: Annotated[float, Meta(ge=0.0, le=86_400.0)] = 60.0
+    keep_files: Few = 8
 
 
 class NodeAddress(Group, frozen=True):
@@ -191,7 +188,7 @@ class EdgeSettings(Group, frozen=True):
     link: Link = Link()
     limits: EdgeLimits = EdgeLimits()
     process: Process = Process()
-    process: Process = Process()
+    journal: Journal = Journal()
 
 
 class CloudSettings(Group, frozen=True):
@@ -204,4 +201,4 @@ class CloudSettings(Group, frozen=True):
     scheduling: Scheduling = Scheduling()
     limits: CloudLimits = CloudLimits()
     process: Process = Process()
-    process: Process = Process()
+    journal: Journal = Journal()

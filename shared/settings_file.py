@@ -1,7 +1,7 @@
 """Reads the configuration files. What they mean is decided in `shared.settings_check`; here is only the door to the disk.
 
-A message starts with the file. Paths of models are taken relative to the file that names them, not to the folder in which the
-command happens to run, so that a configuration works from anywhere.
+A message starts with the file. Paths of models and journals are taken relative to the file that names them, not to the
+folder in which the command happens to run, so that a configuration works from anywhere.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from shared.errors import SettingsError
-from shared.settings import CloudSettings, EdgeSettings
+from shared.settings import CloudSettings, EdgeSettings, Journal
 from shared.settings_check import Settings, decode
 
 
@@ -42,16 +42,22 @@ def load(path: Path, kind: type[Settings]) -> Settings:
 
 
 def load_edge(path: Path) -> EdgeSettings:
-    """An edge agent's settings, its models' paths made absolute. Raises `SettingsError` as `load` does."""
+    """An edge agent's settings, their paths made absolute. Raises `SettingsError` as `load` does."""
     settings = load(path, EdgeSettings)
-    return replace(settings, agent=replace(settings.agent, models=_beside(path, settings.agent.models)))
+    agent = replace(settings.agent, models=_beside(path, settings.agent.models))
+    return replace(settings, agent=agent, journal=_journal_beside(path, settings.journal))
 
 
 def load_cloud(path: Path) -> CloudSettings:
-    """A cloud node's settings, its models' paths made absolute. Raises `SettingsError` as `load` does."""
+    """A cloud node's settings, their paths made absolute. Raises `SettingsError` as `load` does."""
     settings = load(path, CloudSettings)
-    return replace(settings, node=replace(settings.node, models=_beside(path, settings.node.models)))
+    node = replace(settings.node, models=_beside(path, settings.node.models))
+    return replace(settings, node=node, journal=_journal_beside(path, settings.journal))
 
 
-def _beside(path: Path, models: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(str(path.resolve().parent / model) for model in models)
+def _beside(path: Path, others: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(str(path.resolve().parent / other) for other in others)
+
+
+def _journal_beside(path: Path, journal: Journal) -> Journal:
+    return replace(journal, folder=_beside(path, (journal.folder,))[0]) if journal.folder else journal

@@ -1,4 +1,5 @@
-"""How a service ends: SIGTERM and SIGINT ask its loop to stop, and it leaves by the ordinary way with status 0."""
+"""What signals ask of a service: SIGTERM and SIGINT that its loop stop, so that it leaves by the ordinary way with status 0;
+SIGUSR1 that its journal be saved."""
 
 from __future__ import annotations
 
@@ -16,3 +17,13 @@ def stop_on_signals(stop: Callable[[], None]) -> None:
 
     signal.signal(signal.SIGTERM, handler)
     signal.signal(signal.SIGINT, handler)
+
+
+def save_on_signal(save: Callable[[], None]) -> None:
+    """Have SIGUSR1 call `save`, which must be safe inside a signal handler. For the main thread."""
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        save()
+
+    signal.signal(signal.SIGUSR1, handler)

@@ -1,0 +1,1 @@
+"""The flight recorder: the last events of a machine, kept, saved and run again."""

@@ -1,0 +1,181 @@
+"""A ring of the last steps of a machine, around that machine.
+
+    handle()  keeps the step as it is: a fraction of a microsecond
+    idle()    before the loop sleeps: the steps become bytes, and where a segment is full, a snapshot begins the next one
+
+The ring is made of segments. Each begins with a snapshot of the machine's state, the first one of a process with what the
+machine was built from, so that a replay can begin at each; the oldest segment is forgotten as a whole. A snapshot of a busy
+machine takes about a millisecond, so that it waits for an idle moment that is long enough, and is made without one only when
+its segment has grown to twice its size.
+
+The recorder is a pure part like the machine: it works the same in a simulation, where nobody calls `idle()`. `frozen()` may
+be called from another thread while the loop goes on: what it looks at is only ever appended to or replaced as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from shared.errors import JournalError
+from shared.events import Action, Event
+from shared.journal.kind import KindName, MachineKind, Recorded, Setup
+from shared.journal.records import encode_record
+from shared.journal.state import write_state
+
+SEGMENTS = 4
+"""Segments of a full ring: between three and four quarters of its size are always there."""
+
+MOST_WAITING = 64
+"""Steps that wait to become bytes, at most: so many may keep their tensors alive."""
+
+Look = Callable[[int, Event, list[Action]], None]
+"""Sees each step, soon after it: its time, the event and the actions."""
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """Steps from number `first` on. `state` is the machine's before them; empty at its very beginning."""
+
+    first: int
+    state: bytes
+    records: list[bytes]
+
+
+class Frozen(msgspec.Struct, frozen=True):
+    """What a recorder holds at one moment. `stopped` says why it records no more, where it does not."""
+
+    kind: KindName
+    setup: Setup
+    segments: tuple[Segment, ...]
+    stopped: str = ""
+
+
+class _Waiting:
+    """Steps that are not bytes yet; the first of them has number `first`."""
+
+    __slots__ = ("first", "steps")
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.steps: list[tuple[int, Event, list[Action] | str]] = []
+
+
+class Recorder:
+    """A machine like the one inside it, of which it keeps the last `events` steps.
+
+    `clock` (nanoseconds) measures how long snapshots take; without one they are taken to take no time. `look` sees each
+    step. `rescue` is called with what the machine raises, before it leaves `handle`.
+    """
+
+    def __init__(
+        self,
+        machine: Recorded,
+        kind: MachineKind,
+        setup: Setup,
+        *,
+        events: int,
+        clock: Callable[[], int] | None = None,
+        look: Look | None = None,
+    ) -> None:
+        """`machine` has just been built from `setup`, which is `kind.normal`. Raises `JournalError` where its state holds
+        what a snapshot cannot."""
+        self.machine = machine
+        self.rescue: Callable[[Exception], None] | None = None
+        self.stopped = ""
+        self.longest_ns = 0
+        """The longest that a snapshot took of late."""
+        self._handle = machine.handle
+        self._kind = kind
+        self._setup = setup
+        self._fixed = kind.fixed_of(machine, setup)
+        self._most = events
+        self._full = max(1, events // SEGMENTS)
+        self._clock = clock
+        self._look = look
+        self._waiting = _Waiting(0)
+        self._append = self._waiting.steps.append
+        self._segments: tuple[Segment, ...] = (Segment(0, b"", []),)
+        self._state()
+
+    def handle(self, event: Event, now: int) -> list[Action]:
+        """The machine's own `handle`; the step is kept."""
+        try:
+            actions = self._handle(event, now)
+        except Exception as error:
+            self._append((now, event, f"{type(error).__name__}: {error}"))
+            if self.rescue is not None:
+                self.rescue(error)
+            raise
+        self._append((now, event, actions))
+        if len(self._waiting.steps) >= MOST_WAITING:
+            self._flush()
+            if len(self._segments[-1].records) >= 2 * self._full:
+                self._begin()
+        return actions
+
+    def validate(self) -> None:
+        """The machine's own check of its books."""
+        self.machine.validate()
+
+    def idle(self, slack_ns: int) -> None:
+        """The loop is about to sleep, for up to `slack_ns`: do what was put off."""
+        if self._waiting.steps:
+            self._flush()
+            full = len(self._segments[-1].records)
+            if full >= self._full and (slack_ns >= 2 * self.longest_ns or full >= 2 * self._full):
+                self._begin()
+
+    def frozen(self) -> Frozen:
+        """All that is kept. From any thread."""
+        waiting = self._waiting
+        steps = list(waiting.steps)
+        segments = [Segment(s.first, s.state, list(s.records)) for s in self._segments]
+        last = segments[-1]
+        # Steps that became bytes meanwhile are there already.
+        done = last.first + len(last.records) - waiting.first
+        last.records.extend([encode_record(*step) for step in steps[done:]])
+        return Frozen(self._kind.name, self._setup, tuple(segments), self.stopped)
+
+    def _flush(self) -> None:
+        steps = self._waiting.steps
+        records = self._segments[-1].records
+        look = self._look
+        for step in steps:
+            try:
+                records.append(encode_record(*step))
+            except JournalError as error:
+                self._stop(error)
+                return
+            if look is not None and not isinstance(step[2], str):
+                look(step[0], step[1], step[2])
+        self._waiting = waiting = _Waiting(self._waiting.first + len(steps))
+        self._append = waiting.steps.append
+        while len(self._segments) > 1 and sum(len(s.records) for s in self._segments) > self._most:
+            self._segments = self._segments[1:]
+
+    def _begin(self) -> None:
+        """Begin a segment with the state as it is now."""
+        began = 0 if self._clock is None else self._clock()
+        try:
+            state = self._state()
+        except JournalError as error:
+            self._stop(error)
+            return
+        if self._clock is not None:
+            self.longest_ns = max(self._clock() - began, self.longest_ns * 7 // 8)
+        self._segments = (*self._segments, Segment(self._waiting.first, state, []))
+
+    def _stop(self, error: JournalError) -> None:
+        """Record no more: a step that is missing would make all that follows useless. What is there stays."""
+        self.stopped = str(error)
+        self._append = _forget
+        last = self._segments[-1]
+        self._waiting = _Waiting(last.first + len(last.records))
+
+    def _state(self) -> bytes:
+        return write_state(self.machine, self._kind.known, self._fixed)
+
+
+def _forget(step: tuple[int, Event, list[Action] | str]) -> None:
+    del step
