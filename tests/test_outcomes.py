@@ -37,14 +37,17 @@ def answer(agreement: float = 1.0, **stages: int) -> Answer:
 class Bench:
     """One machine on virtual time, with what it asked for kept apart."""
 
-    def __init__(self, max_open: int = 8, incarnation: int | None = 1) -> None:
-        self.machine = Outcomes("c", max_open)
+    def __init__(self, max_open: int = 8, incarnation: int | None = 1, *, standby: bool = False) -> None:
+        self.machine = Outcomes("c", max_open, standby=standby)
         self.now = 0
         self.wake_ns: int | None = None
         self.outcomes: dict[int, list[Outcome]] = {}
         self.asked: list[int] = []
+        self.asked_of: list[tuple[int, int]] = []
         self.dropped: list[int] = []
+        self.dropped_at: list[tuple[int, int]] = []
         self.greeted = 0
+        self.greeted_at: list[tuple[int, int]] = []
         if incarnation is not None:
             self.do(Connected())
             self.do(AgentAttached(incarnation))
@@ -63,10 +66,13 @@ class Bench:
                     self.outcomes.setdefault(action.sequence, []).append(action.outcome)
                 case Ask():
                     self.asked.append(action.sequence)
+                    self.asked_of.append((action.sequence, action.agent))
                 case Drop():
                     self.dropped.append(action.sequence)
+                    self.dropped_at.append((action.sequence, action.agent))
                 case Greet():
                     self.greeted += 1
+                    self.greeted_at.append((self.now, action.agent))
                 case WakeAt():
                     self.wake_ns = action.at_ns
 
