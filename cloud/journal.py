@@ -4,22 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import cloud.credit
-import cloud.peers
-import cloud.session
-import shared.events
-import shared.latency
-import shared.memory
-import shared.offset
-import shared.plan
-import shared.queue
-import shared.request
-import shared.reserve
-import shared.running
-import shared.scheduler
-import shared.settings
-import shared.streams
-import shared.wire.messages
 from cloud.session import Session
 from shared.errors import InvariantBroken
 from shared.journal.kind import MachineKind, Setup
@@ -44,26 +28,7 @@ NODE = MachineKind(
     name="node",
     settings=CloudSettings,
     machine=Session,
-    known=Known(
-        (
-            cloud.credit,
-            cloud.peers,
-            cloud.session,
-            shared.events,
-            shared.latency,
-            shared.memory,
-            shared.offset,
-            shared.plan,
-            shared.queue,
-            shared.request,
-            shared.reserve,
-            shared.running,
-            shared.scheduler,
-            shared.settings,
-            shared.streams,
-            shared.wire.messages,
-        )
-    ),
+    known=Known(Session),
     fixed=("_tensors", "scheduler.latency._ranges", "scheduler.latency._codecs"),
     build=build_session,
 )

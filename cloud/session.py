@@ -356,6 +356,11 @@ class Session:
             self._wake_at = max(at, now)
             out.append(WakeAt(self._wake_at))
 
+    def owner(self, job: int) -> Identity | None:
+        """The request that a job works for; None where nobody wants it any more. For those who look on."""
+        admitted = self._admitted.get(job)
+        return None if admitted is None else admitted.identity
+
     def validate(self) -> None:
         """Raises `InvariantBroken` where the machine's own books disagree. For tests and simulations."""
         self.scheduler.validate()

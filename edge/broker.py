@@ -25,7 +25,7 @@ from edge.cloud_way import CloudWay
 from edge.grants import Grants
 from edge.hold import HoldMargin
 from edge.insurance import Insurance, local_answer
-from edge.local_work import LocalWork
+from edge.local_work import LocalWork, Owner
 from edge.nodes import MS, Nodes
 from edge.open_request import Attempt, Open, Work
 from edge.register import Register
@@ -372,6 +372,16 @@ class Broker:
             if at != self._wake_at:
                 self._wake_at = at
                 out.append(WakeAt(at))
+
+    def owner(self, job: int) -> Owner:
+        """The number of the request that a job works for, and of its attempt; zeros where nobody wants it any more. For those
+        who look on."""
+        return self._work.owner(job)
+
+    def number(self, client: str, sequence: int) -> int:
+        """The number by which nodes know a client's open request; 0 where it is not open. For those who look on."""
+        open_ = self._open.of(client, sequence)
+        return 0 if open_ is None else open_.id
 
     def validate(self) -> None:
         """Raises `InvariantBroken` where the machine's own books disagree. For tests and simulations."""

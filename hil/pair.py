@@ -7,14 +7,15 @@ set) and compute a stamp of their inputs instead of a network, so that an answer
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
 
 import numpy as np
 
+from cloud.journal import NODE, build_session, node_setup
 from cloud.session import Session
 from edge.broker import Broker
+from edge.journal import EDGE, build_broker, edge_setup
 from shared.codecs import decode_into, encode
 from shared.errors import InvariantBroken
 from shared.events import (
@@ -40,6 +41,7 @@ from shared.events import (
     Tick,
     WakeAt,
 )
+from shared.journal.recorder import Recorder
 from shared.latency import Latency, WorkKey
 from shared.plan import Plan
 from shared.request import Answer, Array, Buffer, Outcome, Request
@@ -80,6 +82,7 @@ class Host:
     def __init__(self, name: str, machine: Machine, side: Side, latency: Latency, skew_ns: int) -> None:
         self.name = name
         self.machine = machine
+        self.recorder: Recorder | None = None
         self.side: Side = side
         self.latency = latency
         self.skew_ns = skew_ns
@@ -101,9 +104,10 @@ class Pair:
         *,
         seed: int = 0,
         skew_ns: int = 5_000 * MS,
+        journal: int = 0,
     ) -> None:
         """Builds everything and connects the edge to the nodes that its settings name. `skew_ns` puts the nodes' clocks
-        ahead of the edge's."""
+        ahead of the edge's. Each machine has a `recorder` that keeps its last `journal` steps, none where that is 0."""
         self.plans = dict(plans)
         self.now = START_NS
         self.delivered: dict[int, list[tuple[int, Outcome]]] = {}
@@ -117,8 +121,12 @@ class Pair:
         self._steps = 0
         self._sequence = 0
         slowdown = edge.execution.slowdown
-        self.broker = Broker(edge, self.plans, 1, random.Random(seed))
+        setup = edge_setup(edge, self.plans, 1, seed)
+        self.broker = build_broker(setup)
         self.edge = Host("edge", self.broker, "edge", Latency.of(self.plans.items(), "edge", slowdown), 0)
+        self._journal = journal
+        if journal:
+            self.edge.recorder = Recorder(self.broker, EDGE, setup, events=journal)
         self.nodes: dict[str, Host] = {}
         for node in edge.nodes:
             self.start(node.name)
@@ -128,9 +136,12 @@ class Pair:
     def start(self, name: str) -> None:
         """Start a node, or start it again after `kill`, and let the edge connect."""
         incarnation = 1 + (self.now // MS)
-        session = Session(self._cloud, self.plans, name, incarnation)
+        setup = node_setup(self._cloud, self.plans, name, incarnation)
+        session = build_session(setup)
         latency = Latency.of(self.plans.items(), "cloud")
-        self.nodes[name] = Host(name, session, "cloud", latency, self._skew_ns)
+        self.nodes[name] = host = Host(name, session, "cloud", latency, self._skew_ns)
+        if self._journal:
+            host.recorder = Recorder(session, NODE, setup, events=self._journal)
         self.ways[name].up = True
         for link in (f"{name}/data", f"{name}/probe"):
             self._feed(self.edge, LinkUp(link))
@@ -214,7 +225,8 @@ class Pair:
     def _feed(self, host: Host, event: Event) -> None:
         if not host.alive:
             return
-        actions = host.machine.handle(event, self.now + host.skew_ns)
+        machine = host.recorder or host.machine
+        actions = machine.handle(event, self.now + host.skew_ns)
         host.machine.validate()
         for action in actions:
             self._do(host, action)

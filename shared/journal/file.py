@@ -21,7 +21,7 @@ import msgspec
 from shared.errors import JournalError
 from shared.journal.kind import KindName, MachineKind, Setup
 from shared.journal.recorder import Frozen, Segment
-from shared.plan import Plan
+from shared.plan import Plan, contract_digest
 
 FORMAT = 1
 MAGIC = b"headtail journal "
@@ -31,6 +31,9 @@ MOST_BYTES = 1 << 30
 
 LEVEL = 1
 """zlib's level: steps are so alike that a higher one gains little and takes several times as long."""
+
+MOST_ROWS = 1 << 16
+"""The largest batch of a plan that is believed."""
 
 PIECE = 1 << 16
 
@@ -43,7 +46,7 @@ class Head(msgspec.Struct, frozen=True):
     kind: KindName
     name: str
     incarnation: int
-    seed: int
+    seed: int | str
     reason: str
     saved: str
     headtail: str
@@ -146,7 +149,17 @@ def read(data: bytes, kinds: Mapping[str, MachineKind]) -> Journal:
         raise JournalError(f"it is damaged: {error}") from None
     if not segments or next(frames, None) is not None:
         raise JournalError("it is damaged: it does not end where its end stands")
+    _check_plans(head.plans)
     return Journal(head, kind, setup, tuple(segments))
+
+
+def _check_plans(plans: Mapping[str, Plan]) -> None:
+    """What a machine would not survive: it makes tables of a plan's size."""
+    for contract, plan in plans.items():
+        if contract_digest(plan) != contract:
+            raise JournalError(f"it is damaged: plan {plan.name!r:.80} is not what its contract {contract:.12} says")
+        if not 1 <= plan.max_batch <= MOST_ROWS:
+            raise JournalError(f"plan {plan.name!r:.80} takes {plan.max_batch} rows; expected 1 to {MOST_ROWS}")
 
 
 def _read_segment(frame: bytes, frames: Iterator[bytes], before: list[Segment]) -> Segment:

@@ -37,7 +37,7 @@ class Setup(msgspec.Struct, frozen=True):
 
     name: str
     incarnation: int
-    seed: int
+    seed: int | str
     settings: EdgeSettings | CloudSettings
     plans: dict[str, Plan]
 

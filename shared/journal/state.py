@@ -5,8 +5,8 @@ and text as they are, everything else a list that begins with a tag. Objects tha
 to by number after that, so that what was shared is shared again. What never changes (settings, plans, tables
 made from them) is not written: it is referred to by its place in a list that both sides make in the same way.
 
-Only classes of the modules that a `Known` lists are written or built. They are built empty and filled, so that reading
-runs none of their code, and a file can name nothing else. Rejected: pickle with a list of allowed names (its opcodes set
+Only classes of the modules that the machine is made of (`Known`) are written or built. They are built empty and filled, so
+that reading runs none of their code, and a file can name nothing else. Rejected: pickle with a list of allowed names (its opcodes set
 attributes of classes, too, and it would write the frames), a method for each class (forgotten in the next class that is
 added), and copies of objects (they would be ten times as large, and the collector would look at them).
 """
@@ -14,6 +14,7 @@ added), and copies of objects (they would be ten times as large, and the collect
 from __future__ import annotations
 
 import random
+import sys
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
@@ -27,6 +28,9 @@ import numpy as np
 from shared.errors import JournalError
 from shared.journal.marks import Blanks, Mark, mark
 
+HOUSE = frozenset({"edge", "cloud", "shared"})
+"""Packages whose classes may be part of a state."""
+
 ATOMS = frozenset({type(None), bool, int, float, str})
 DEEPEST = 200
 """Levels of a tree; a machine's state has about a tenth of that."""
@@ -35,10 +39,14 @@ REF, FIXED, TUPLE, LIST, DICT, SET, FROZENSET, DEQUE, ORDERED, COUNTER, ENUM, ST
 
 
 class Known:
-    """The classes that a kind of machine's state is made of: those defined in `modules`, but for exceptions."""
+    """The classes that a machine's state may be made of: those of the module in which the machine's class `machine` is
+    defined, and of all modules of the same house that it takes names from, and they in turn; exceptions are none of them.
 
-    def __init__(self, modules: Iterable[ModuleType]) -> None:
-        self.modules = tuple(modules)
+    A list by hand was tried: the next class that a machine was given was not on it, and recording stopped in the field.
+    """
+
+    def __init__(self, machine: type) -> None:
+        self.modules = tuple(_reached(machine.__module__))
         self.by_name: dict[str, type[object]] = {
             f"{module.__name__}:{name}": found
             for module in self.modules
@@ -46,6 +54,17 @@ class Known:
             if isinstance(found, type) and found.__module__ == module.__name__ and not issubclass(found, BaseException)
         }
         self.names: dict[type[object], str] = {kind: name for name, kind in self.by_name.items()}
+
+
+def _reached(start: str) -> list[ModuleType]:
+    found: dict[str, ModuleType] = {}
+    left = {start}
+    while left:
+        name = left.pop()
+        found[name] = module = sys.modules[name]
+        taken = {str(getattr(value, "__module__", "")) for value in vars(module).values()}
+        left |= {other for other in taken if other.partition(".")[0] in HOUSE and other not in found}
+    return [found[name] for name in sorted(found)]
 
 
 def fixed_parts(machine: object, paths: Sequence[str], *roots: object) -> list[object]:
