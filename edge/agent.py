@@ -5,6 +5,8 @@ says so in one line:
 
     ready ipc:///tmp/headtail-edge NAME (incarnation N): MODEL, ...
 
+A standby says `standby N` for `incarnation N`.
+
 SIGTERM and SIGINT end it with status 0, SIGUSR1 has it save its journal. A second agent on one path is refused: the path's
 lock belongs to the first.
 """
@@ -145,7 +147,8 @@ def main(
     stop_on_signals(agent.stop)
     save_on_signal(agent.save_journal)
     models = ", ".join(agent.models)
-    sys.stdout.write(f"ready {agent.endpoint} {group.name} (incarnation {agent.incarnation}): {models}\n")
+    kind = "standby" if group.standby else "incarnation"
+    sys.stdout.write(f"ready {agent.endpoint} {group.name} ({kind} {agent.incarnation}): {models}\n")
     sys.stdout.flush()
     agent.run()
     if stats:

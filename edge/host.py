@@ -31,7 +31,7 @@ class Host:
         self._shop = Workshop(
             settings.agent.models,
             "agent.models",
-            side="edge",
+            side="standby" if settings.agent.standby else "edge",
             execution=settings.execution,
             batching=settings.batching,
             memory=settings.memory,

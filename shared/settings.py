@@ -158,11 +158,13 @@ class NodeAddress(Group, frozen=True):
 
 
 class AgentGroup(Group, frozen=True):
-    """The agent itself. `endpoint` is where clients find it (`ipc://...`)."""
+    """The agent itself. `endpoint` is where clients find it (`ipc://...`). A `standby` holds the cheapest rung of each model
+    only, uses no nodes, and answers while the agent beside it is away."""
 
     name: Name = "edge"
     endpoint: Text = "ipc:///tmp/headtail-edge"
     models: Models = ()
+    standby: bool = False
 
 
 class NodeGroup(Group, frozen=True):

@@ -122,6 +122,8 @@ def _check_rules(settings: msgspec.Struct) -> None:
             _require_endpoint(f"nodes[{index}].endpoint", node.endpoint, binds=False)
         _require_distinct("nodes.name", [node.name for node in settings.nodes])
         _require_distinct("nodes.endpoint", [node.endpoint for node in settings.nodes])
+        if settings.agent.standby and settings.nodes:
+            raise SettingsError(f"nodes: has {len(settings.nodes)}; expected none beside agent.standby = true")
         low, high = settings.link.return_pause_ms
         if low > high:
             raise SettingsError(f"link.return_pause_ms: is [{low}, {high}]; expected the lower end first")

@@ -3,9 +3,9 @@ leases them by index) and the executors (which own the memory) are both built fr
 
 An executor has at most one run going and one staged behind it, so each entry of each plan has `2 * executors` slots.
 Entries are the cuts of program 0 (a request may come in at any of them, or go on from one), and on the edge cut 0 of each
-cheaper rung. Rejected: one pool of bytes for all entries (a slot's view would change shape from run to run, and the sum
-is dominated by one or two entries anyway); slots for each executor apart (a lease would bind a row to an executor before
-it is known which will be free).
+cheaper rung; a standby edge has cut 0 of its one rung. Rejected: one pool of bytes for all entries (a slot's view would
+change shape from run to run, and the sum is dominated by one or two entries anyway); slots for each executor apart (a
+lease would bind a row to an executor before it is known which will be free).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from shared.plan import Plan
 SLOTS_PER_EXECUTOR = 2
 MEGABYTE = 1 << 20
 
-Side = Literal["edge", "cloud"]
-"""Where a process stands. A node runs program 0 only; an edge the rungs as well."""
+Side = Literal["edge", "cloud", "standby"]
+"""Where a process stands. A node runs program 0 only; an edge the rungs as well; a standby edge the cheapest rung only."""
 
 
 class SlotClass(msgspec.Struct, frozen=True, gc=False):
@@ -43,14 +43,31 @@ def rows_bound(plan: Plan, max_batch: int) -> int:
 
 def programs_of(plan: Plan, side: Side) -> tuple[int, ...]:
     """The programs that a process on this side runs."""
-    return tuple(range(len(plan.programs))) if side == "edge" else (0,)
+    match side:
+        case "edge":
+            return tuple(range(len(plan.programs)))
+        case "standby":
+            return tuple(rung.program for rung in plan.ladder[-1:])
+        case "cloud":
+            return (0,)
+
+
+def served_plan(plan: Plan, side: Side) -> Plan:
+    """What of a plan a process on this side serves: a standby edge its cheapest rung only, and no cloud. The contract stays
+    that of the whole plan. Raises `SettingsError` where there is no rung."""
+    if side != "standby":
+        return plan
+    if not plan.ladder:
+        raise SettingsError(f"agent.standby: model {plan.name!r} has no rung that a device could run")
+    return msgspec.structs.replace(plan, ladder=plan.ladder[-1:], routes=())
 
 
 def slot_plan(contract: str, plan: Plan, max_batch: int, executors: int, side: Side = "edge") -> tuple[SlotClass, ...]:
     """The slots of one plan, in the order of programs and cuts."""
     rows = rows_bound(plan, max_batch)
     slots = SLOTS_PER_EXECUTOR * executors
-    entries = [(0, first) for first in range(len(plan.cuts) - 1)]
+    entries = [(0, first) for first in range(1 if side == "standby" else len(plan.cuts) - 1)]
+    entries = entries if 0 in programs_of(plan, side) else []
     entries += [(program, 0) for program in programs_of(plan, side) if program != 0]
     return tuple(
         SlotClass(

@@ -14,11 +14,12 @@ from shared.events import Abort, Action, Event, Run
 from shared.executors.build import build_executors
 from shared.plan import Plan
 from shared.settings import Batching, Execution, Memory
-from shared.slots import Side
+from shared.slots import Side, served_plan
 
 
 class Workshop:
-    """The executors of a process. `plans` by contract digest; `finished` is the source of `Finished` and `Failed`.
+    """The executors of a process. `plans` by contract digest, as far as this side serves them; `finished` is the source of
+    `Finished` and `Failed`.
 
     Built warm. Raises `SettingsError` (`key` names the setting that lists the models) and `BundleError`.
     """
@@ -36,7 +37,7 @@ class Workshop:
         if not models:
             raise SettingsError(f"{key}: names no bundle; expected at least one NAME.plan folder")
         bundles = [load_bundle(path) for path in models]
-        self.plans: Mapping[str, Plan] = {bundle.contract: bundle.plan for bundle in bundles}
+        self.plans: Mapping[str, Plan] = {bundle.contract: served_plan(bundle.plan, side) for bundle in bundles}
         self.finished = Mailbox()
         try:
             self._executors = build_executors(bundles, execution, memory, batching, side=side, sink=self.finished.put)

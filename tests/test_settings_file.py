@@ -61,7 +61,10 @@ def test_relative_models_start_at_the_file(tmp_path: Path, monkeypatch: pytest.M
         ("[batching]\nmax_bach_size = 3", "batching.max_bach_size: unknown key; did you mean 'max_batch_size'?"),
         ("[bathcing]\n", "bathcing: unknown key; did you mean 'batching'?"),
         ("[[nodes]]\nname = 'a'\nendpont = 'x'", "nodes[0].endpont: unknown key; did you mean 'endpoint'?"),
-        ("[insurance]\nqqq = 1", "insurance.qqq: unknown key; known here: mode, warm_ms, guard_ms, hold_ms, hold_max_ms"),
+        (
+            "[insurance]\nqqq = 1",
+            "insurance.qqq: unknown key; known here: mode, warm_ms, guard_ms, hold_ms, hold_max_ms",
+        ),
     ],
 )
 def test_an_unknown_key_is_refused_with_its_path_and_the_nearest_name(tmp_path: Path, text: str, expected: str) -> None:
@@ -130,6 +133,12 @@ def test_a_wrong_type_is_refused_with_path_value_and_what_was_expected(
 )
 def test_a_value_out_of_range_is_refused(tmp_path: Path, text: str, expected: str) -> None:
     assert refusal(tmp_path, text) == expected
+
+
+def test_a_standby_agent_may_have_no_nodes(tmp_path: Path) -> None:
+    node = "[[nodes]]\nname = 'a'\nendpoint = 'tcp://h:1'\n"
+    expected = "nodes: has 1; expected none beside agent.standby = true"
+    assert refusal(tmp_path, f"[agent]\nstandby = true\n{node}") == expected
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
+import msgspec
 import pytest
 from tiny import make_bundle
 
 from shared.bundle import Bundle, load_bundle
 from shared.errors import SettingsError
-from shared.slots import check_memory, rows_bound, slot_plan
+from shared.slots import check_memory, rows_bound, served_plan, slot_plan
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +27,23 @@ def test_an_edge_has_slots_at_each_cut_but_the_last_and_for_each_rung(chain: Bun
 
 def test_a_node_runs_no_rungs(chain: Bundle) -> None:
     assert {c.program for c in slot_plan(chain.contract, chain.plan, max_batch=4, executors=1, side="cloud")} == {0}
+
+
+def test_a_standby_has_room_for_its_one_rung_only(chain: Bundle) -> None:
+    def slots(bundle: Bundle) -> list[tuple[int, int]]:
+        return [(c.program, c.first) for c in slot_plan(bundle.contract, bundle.plan, 4, 1, side="standby")]
+
+    whole = msgspec.structs.replace(chain.plan, ladder=chain.plan.ladder[:1])
+    assert slots(chain) == [(1, 0)]
+    assert slots(dataclasses.replace(chain, plan=whole)) == [(0, 0)]
+
+
+def test_what_a_standby_serves_is_its_one_rung_and_no_cloud(chain: Bundle) -> None:
+    served = served_plan(chain.plan, "standby")
+    assert (served.ladder, served.routes) == (chain.plan.ladder[-1:], ())
+    assert served_plan(chain.plan, "edge") is chain.plan
+    with pytest.raises(SettingsError, match="has no rung"):
+        served_plan(msgspec.structs.replace(chain.plan, ladder=()), "standby")
 
 
 def test_a_slot_holds_every_tensor_of_its_cut_at_full_batch(chain: Bundle) -> None:

@@ -23,7 +23,7 @@ class Slowness:
         self._ranges: dict[tuple[str, SegmentRange, int], float] = {}
         self._codecs: dict[tuple[str, int, str], tuple[float, float]] = {}
         for contract, plan in plans.items():
-            profile = plan.profile(side)
+            profile = plan.profile("cloud" if side == "cloud" else "edge")
             if profile is None:
                 continue
             for entry in profile.ranges:
