@@ -155,12 +155,17 @@ class Broker:
             return
         self._open.add(open_)
         if open_.rung is not None:
+            for job in insured.displaces:
+                self.scheduler.cancel(job)
             self._insurance.queue(open_, insured, now, cloud=way is not None and not exploring)
             for job in insured.displaces:
                 self._revoked(job, now, out)
         if way is not None:
             self._attempts.begin(open_, way, exploring, now, out)
-        self._reconsider(open_, now, out)
+        if open_.hopeless():
+            self._resolve(open_, Rejected("overload", open_.trouble), out)
+        else:
+            self._reconsider(open_, now, out)
 
     def _choose(self, open_: Open, now: int) -> tuple[Candidate | None, Insured, bool]:
         """The rung, the way through the cloud, and whether that is only explored. Work before sending counts against the
@@ -203,8 +208,8 @@ class Broker:
             self._job_lost(job.id, "the device had no time left", now, out)
 
     def _revoked(self, job: int, now: int, out: list[Action]) -> None:
-        """A promise cannot be kept beside more important ones, or on a device that has slowed down."""
-        self.scheduler.cancel(job)
+        """A promise cannot be kept beside more important ones, or on a device that has slowed down. Its job has left the
+        queue."""
         open_, attempt = self._owner(job)
         if open_ is None or attempt is not None:
             return

@@ -10,7 +10,7 @@ from hil.pair import MS, Pair
 from shared.events import Granted
 from shared.plan import Plan
 from shared.request import Answer, Rejected
-from shared.settings import EdgeLimits, EdgeSettings, Execution, Insurance, NodeAddress
+from shared.settings import EdgeLimits, EdgeSettings, Execution, Insurance, NodeAddress, Scheduling
 from shared.streams import FRAMES_AHEAD
 
 A = (NodeAddress(name="a", endpoint="tcp://127.0.0.1:1"),)
@@ -186,6 +186,25 @@ def test_a_promise_of_a_lesser_class_is_revoked_for_a_more_important_request() -
     assert pair.answer(important).on_time
     assert pair.broker.counters["revoked"] == 1
     assert isinstance(pair.outcome(waiting), Rejected)
+
+
+def test_a_request_that_displaces_a_promise_takes_its_place_in_a_full_queue() -> None:
+    contract, plan = make_plan(edge_ms=(9.0, 4.0), routes=())
+    pair = Pair({contract: plan}, EdgeSettings(scheduling=Scheduling(max_queued=1)))
+    pair.ask(make_input(), 9, priority=2)
+    displaced = pair.ask(make_input(), 9.6, priority=2)
+    important = pair.ask(make_input(), 9.6, priority=0)
+    pair.run(30)
+    assert pair.answer(important).on_time
+    assert pair.outcome(displaced) == Rejected("revoked", pair.outcome(displaced).detail)
+
+
+def test_a_request_for_which_the_queue_has_no_room_is_rejected_at_once() -> None:
+    contract, plan = make_plan(edge_ms=(9.0, 4.0), routes=())
+    pair = Pair({contract: plan}, EdgeSettings(scheduling=Scheduling(max_queued=1)))
+    for _ in range(2):
+        pair.ask(make_input(), 50)
+    assert pair.outcome(pair.ask(make_input(), 50)) == Rejected("overload", "the device's queue is full")
 
 
 def test_equals_do_not_revoke_each_other() -> None:
