@@ -140,7 +140,17 @@ def test_verbs_come_from_entry_points_in_the_order_of_their_names() -> None:
 
 def test_the_packages_of_headtail_define_the_verbs_of_the_manual() -> None:
     found = cli.commands(entry_points(group=cli.GROUP))
-    assert [command.name for command in found] == ["bench", "chaos", "cloud", "demo", "edge", "inspect", "plan", "verify"]
+    assert [command.name for command in found] == [
+        "bench",
+        "chaos",
+        "cloud",
+        "demo",
+        "doctor",
+        "edge",
+        "inspect",
+        "plan",
+        "verify",
+    ]
     for command in found:
         assert command.summary.endswith(".")
         assert set(command.extra.split(",")) <= {"edge", "cloud", "plan", "demo", "dev"}
@@ -149,7 +159,7 @@ def test_the_packages_of_headtail_define_the_verbs_of_the_manual() -> None:
 
 @pytest.mark.parametrize("command", cli.commands(entry_points(group=cli.GROUP)), ids=lambda command: command.name)
 def test_a_verb_loads_with_no_more_than_it_says_it_requires(command: Command) -> None:
-    optional = {"zmq", "onnx", "onnxruntime", "PIL", "skimage", "simplejpeg", "msgpack"}
+    optional = {"zmq", "onnx", "onnxruntime", "PIL", "skimage", "simplejpeg", "msgpack", "psutil"}
     program = (
         "import importlib, sys\n"
         f"sys.modules.update(dict.fromkeys({sorted(optional - set(command.requires))}))\n"
@@ -164,7 +174,7 @@ def test_listing_the_verbs_imports_none_of_what_they_need() -> None:
     program = (
         "import sys; sys.argv = ['headtail', '--help']\ntry:\n    from shared.cli import main; main()\nfinally:\n"
         + (
-            "    heavy = {'zmq', 'numpy', 'onnx', 'onnxruntime', 'scipy', 'PIL', 'skimage', 'simplejpeg'}\n"
+            "    heavy = {'zmq', 'numpy', 'psutil', 'onnx', 'onnxruntime', 'scipy', 'PIL', 'skimage', 'simplejpeg'}\n"
             "    sys.stderr.write(repr(sorted(heavy & sys.modules.keys())))\n"
         )
     )
