@@ -37,9 +37,11 @@ class ModelFacts(msgspec.Struct, frozen=True):
 
 
 class ConfigFacts(msgspec.Struct, frozen=True):
-    """A configuration file, read: an agent's (`edge`) or a node's (`cloud`). `effects`: what became of its `[process]` when it
-    was applied to the doctor's own process; `refused`: why an agent or node would not even start with it, empty where it
-    would."""
+    """A configuration file, read: an agent's (`edge`) or a node's (`cloud`).
+
+    `effects`: what became of its `[process]` when it was applied to the doctor's own process. `refused`: why an agent or node
+    would not even start with it, empty where it would.
+    """
 
     path: str
     models: tuple[ModelFacts, ...]
