@@ -20,6 +20,16 @@ COMMANDS = (
         requires=("zmq", "onnxruntime", "onnx", "simplejpeg"),
     ),
     Command(
+        "replay",
+        "Run a saved journal again, and show what happened to each request.",
+        "hil.replay:main",
+    ),
+    Command(
+        "sim",
+        "Run simulated clients, agents and nodes on one virtual clock, with every step checked.",
+        "hil.sim.check_cli:group",
+    ),
+    Command(
         "verify",
         "Prove a plan on a cloud node of its own.",
         "hil.verify:main",

@@ -8,10 +8,11 @@ from cloud.journal import NODE
 from edge.journal import EDGE
 from shared.errors import JournalError
 from shared.journal.file import Journal, read
+from shared.journal.kind import MachineKind
 from shared.journal.recorder import Recorder
 from shared.journal.replay import journal_of
 
-KINDS = {EDGE.name: EDGE, NODE.name: NODE}
+KINDS: dict[str, MachineKind] = {EDGE.name: EDGE, NODE.name: NODE}
 """What may be replayed, by the name that a journal has for it."""
 
 

@@ -15,8 +15,8 @@ TWO = (NodeAddress(name="a", endpoint="tcp://127.0.0.1:1"), NodeAddress(name="b"
 
 
 def busy_pair(seed: int = 0, *, journal: int = 100_000, requests: int = 300) -> Pair:
-    """A pair after `requests` requests of single calls and of two streams, while node `a` is killed and comes back, node `b` is
-    stalled, calls are withdrawn, a client leaves and the edge's host is suspended. Its end is in the middle of things."""
+    """A pair after `requests` requests of single calls and of two streams, while node `a` is killed and comes back, node `b`
+    is stalled, calls are withdrawn, a client leaves and all hosts are suspended. Its end is in the middle of things."""
     contract, plan = make_plan(routes=(RAW_ROUTE, INT8_ROUTE))
     pair = Pair({contract: plan}, EdgeSettings(nodes=TWO), seed=seed, journal=journal)
     rng = random.Random(seed)

@@ -6,9 +6,9 @@ to by number after that, so that what was shared is shared again. What never cha
 made from them) is not written: it is referred to by its place in a list that both sides make in the same way.
 
 Only classes of the modules that the machine is made of (`Known`) are written or built. They are built empty and filled, so
-that reading runs none of their code, and a file can name nothing else. Rejected: pickle with a list of allowed names (its opcodes set
-attributes of classes, too, and it would write the frames), a method for each class (forgotten in the next class that is
-added), and copies of objects (they would be ten times as large, and the collector would look at them).
+that reading runs none of their code, and a file can name nothing else. Rejected: pickle with a list of allowed names (its
+opcodes set attributes of classes, too, and it would write the frames), a method for each class (forgotten in the next class
+that is added), and copies of objects (they would be ten times as large, and the collector would look at them).
 """
 
 from __future__ import annotations
