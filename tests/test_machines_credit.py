@@ -1,0 +1,87 @@
+"""The credit book against a model: what is lent never exceeds the capacity, nobody has out more than was granted, and a
+peer whose requests have all ended gets an even share again."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from cloud.credit import Credits
+from shared.errors import InvariantBroken
+
+NAMES = ("one", "two", "three", "four", "five")
+names = st.sampled_from(NAMES)
+
+
+class CreditMachine(RuleBasedStateMachine):
+    """Peers come, go and come again; requests come in and end, of peers that are there and of others."""
+
+    @initialize(capacity=st.integers(1, 12))
+    def start(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.credits = Credits(capacity)
+        self.out: dict[str, int] = {}
+
+    @rule(peer=names)
+    def join(self, peer: str) -> None:
+        granted = self.credits.join(peer)
+        self.out.setdefault(peer, 0)
+        assert self.out[peer] <= granted <= self.capacity
+
+    @rule(peer=names)
+    def leave(self, peer: str) -> None:
+        self.credits.leave(peer)
+        self.out.pop(peer, None)
+        assert self.credits.out(peer) == self.credits.granted(peer) == 0
+
+    @rule(peer=names)
+    def take(self, peer: str) -> None:
+        granted = self.credits.granted(peer)
+        taken = self.credits.take(peer)
+        assert taken == (self.out.get(peer, 0) < granted), "a granted credit is refused, or one that was not is taken"
+        if taken:
+            self.out[peer] += 1
+
+    @rule(peer=names)
+    def give_back(self, peer: str) -> None:
+        if peer in self.out and self.out[peer] == 0:
+            with pytest.raises(InvariantBroken):
+                self.credits.give_back(peer)
+            return
+        self.credits.give_back(peer)
+        if peer in self.out:
+            self.out[peer] -= 1
+
+    @rule()
+    def everything_ends(self) -> None:
+        for peer, out in self.out.items():
+            for _ in range(out):
+                self.credits.give_back(peer)
+            self.out[peer] = 0
+        for peer in self.out:
+            self.credits.granted(peer)  # what one has too much is free for the others once it was told
+        granted = {peer: self.credits.granted(peer) for peer in self.out}
+        if self.out:
+            share = max(1, self.capacity // len(self.out))
+            assert all(share - 1 <= got <= share for got in granted.values()) or self.capacity < len(self.out)
+            assert sum(granted.values()) >= min(self.capacity, len(self.out)), "credit is lost"
+
+    @rule(peer=names)
+    def tell(self, peer: str) -> None:
+        granted = self.credits.granted(peer)
+        assert granted == self.credits.granted(peer), "asking alone changes what is granted"
+        assert self.out.get(peer, 0) <= granted, "what is out was not granted"
+        assert granted <= max(self.out.get(peer, 0), self.capacity // max(1, len(self.out)), 1), "more than a share"
+
+    @invariant()
+    def no_more_is_out_than_there_is(self) -> None:
+        if hasattr(self, "credits"):
+            self.credits.validate()
+            assert {peer: self.credits.out(peer) for peer in NAMES} == {peer: self.out.get(peer, 0) for peer in NAMES}
+            assert sum(self.out.values()) <= self.capacity
+
+
+TestCredits = CreditMachine.TestCase
+TestCredits.settings = settings(max_examples=100, stateful_step_count=50)
