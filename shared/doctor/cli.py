@@ -84,8 +84,10 @@ def main(
     else:
         kernel = report.facts.kernel
         where = "a virtual machine" if kernel.virtual else "this host"
-        measured = f"{seconds:g} s alone, then {seconds:g} s beside a busy thread"
-        title = f"headtail doctor on {where}, Linux {kernel.release}, {kernel.architecture}: {measured}"
+        title = (
+            f"headtail doctor on {where}: Linux {kernel.release}, {kernel.architecture}\n"
+            f"Measured for {seconds:g} s alone, then for {seconds:g} s beside a busy thread."
+        )
         ending = sentences(report.promise, insurance_of(report.config))
         paint = _paint if sys.stdout.isatty() else None
         sys.stdout.write("\n".join(page(title, report.findings, ending, paint)) + "\n")

@@ -19,7 +19,7 @@ Paint = Callable[[Verdict, str], str]
 
 def page(title: str, findings: Sequence[Finding], ending: Sequence[str], paint: Paint | None = None) -> list[str]:
     """The lines of the page. `ending` are sentences of what it all means; `paint` colours a verdict's word."""
-    lines = textwrap.wrap(title, WIDTH)
+    lines = [line for part in title.splitlines() for line in textwrap.wrap(part, WIDTH)]
     for group, members in groupby(findings, key=lambda finding: finding.group):
         lines += ["", group]
         for finding in members:

@@ -28,8 +28,13 @@ def time_findings(facts: Facts, insurance: Insurance) -> list[Finding]:
     """Wake-ups, interpreter, clocks."""
     wakes = facts.wakes
     look_ms, bad_ms = insurance.hold_ms, insurance.hold_max_ms
-    late = "see what takes the processor away, under PROCESSOR; process.realtime_priority or nice may help"
-    held = "a thread that keeps the interpreter holds the loop up" if busy_alone(facts, insurance) else late
+    late = "see what takes the processor away, under PROCESSOR; process.realtime_priority, nice or cores may help"
+    held = (
+        "what keeps the interpreter loses its core to others, and the loop waits for both: give the executors cores of "
+        "their own (process.executor_cores), or process.nice below 0"
+    )
+    if not busy_alone(facts, insurance):
+        held = late
     found = [
         _wakes("wake-ups, alone", spread(wakes.alone), grade(wakes.alone.p999_ms, look_ms, bad_ms), late),
         _wakes("wake-ups, busy", spread(wakes.busy), grade(wakes.busy.p999_ms, look_ms, bad_ms), held),

@@ -100,7 +100,9 @@ def _executors(facts: Facts, settings: EdgeSettings | CloudSettings) -> Finding:
     threads = execution.executors * execution.threads
     may = len(settings.process.executor_cores) or len(facts.cores.may)
     many = execution.provider == "CPUExecutionProvider" and threads > may
-    advice = f"more threads that compute than their {may} cores: they take turns, and times double" if many else ""
+    advice = (
+        f"more threads that compute than cores for them ({may}): they take turns, and all take longer" if many else ""
+    )
     value = f"{execution.executors} with {execution.threads} threads each"
     return Finding("CONFIGURATION", "executors", value, "look" if many else "ok", advice)
 
