@@ -92,7 +92,10 @@ def run(arguments: Sequence[str], verbs: Sequence[Command]) -> None:
             app.command(verb.name, help=summary, context_settings=settings)(_refusal(verb))
         elif verb.name == wanted:
             function = _load(verb)
-            app.command(verb.name, help=_plain(inspect.getdoc(function) or verb.summary))(guarded(function))
+            if inspect.signature(function, eval_str=True).return_annotation is typer.Typer:
+                app.add_typer(cast(Callable[[], typer.Typer], function)(), name=verb.name, help=_plain(verb.summary))
+            else:
+                app.command(verb.name, help=_plain(inspect.getdoc(function) or verb.summary))(guarded(function))
         else:
             app.command(verb.name, help=_plain(verb.summary))(_unused)
     app(list(arguments), prog_name="headtail")

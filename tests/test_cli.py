@@ -17,6 +17,7 @@ from shared.commands import Command
 from shared.errors import InvariantBroken, PeerError, SettingsError
 
 THERE = Command("ride", "Go for a ride.", "verbs_of_the_test:ride", extra="edge", requires=("msgspec",))
+GROUP = Command("tour", "Go for several rides.", "verbs_of_the_test:tour")
 ABSENT = Command("fly", "Take off.", "no_such_module:fly", extra="wings", requires=("no_such_module_at_all",))
 ENDINGS: dict[str, BaseException] = {
     "user": SettingsError("edge.toml: link.rtt_ms: is -1;\nexpected float >= 0.0"),
@@ -40,17 +41,24 @@ def ride(
     typer.echo(f"rode to {where}")
 
 
+def tour() -> typer.Typer:
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.callback()(lambda: None)
+    app.command("ride")(cli.guarded(ride))
+    return app
+
+
 @pytest.fixture(autouse=True)
 def verbs(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("verbs_of_the_test")
-    module.__dict__.update(ride=ride, COMMANDS=(THERE,))
+    module.__dict__.update(ride=ride, tour=tour, COMMANDS=(THERE,))
     monkeypatch.setitem(sys.modules, "verbs_of_the_test", module)
     monkeypatch.setenv("COLUMNS", "120")
 
 
 def status_of(*arguments: str) -> int | str | None:
     with pytest.raises(SystemExit) as ending:
-        cli.run(arguments, (THERE, ABSENT))
+        cli.run(arguments, (THERE, GROUP, ABSENT))
     return ending.value.code
 
 
@@ -73,6 +81,13 @@ def test_help_of_a_verb_is_the_docstring_of_its_function(capsys: pytest.CaptureF
 def test_a_verb_runs_with_its_arguments(capsys: pytest.CaptureFixture[str]) -> None:
     assert status_of("ride", "home") == 0
     assert capsys.readouterr().out == "rode to home\n"
+
+
+def test_a_verb_may_have_verbs_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_of("tour", "ride", "north") == 0
+    assert capsys.readouterr().out == "rode to north\n"
+    assert status_of("tour", "ride", "north", "--end", "user") == 2
+    assert capsys.readouterr().err == "headtail: edge.toml: link.rtt_ms: is -1; expected float >= 0.0\n"
 
 
 @pytest.mark.parametrize("arguments", [("fly",), ("fly", "high", "--speed", "3", "-x"), ("fly", "--help")])
@@ -149,12 +164,14 @@ def test_the_packages_of_headtail_define_the_verbs_of_the_manual() -> None:
         "edge",
         "inspect",
         "plan",
+        "replay",
+        "sim",
         "verify",
     ]
     for command in found:
         assert command.summary.endswith(".")
-        assert set(command.extra.split(",")) <= {"edge", "cloud", "plan", "demo", "dev"}
-        assert command.requires
+        assert set(command.extra.split(",")) <= {"", "edge", "cloud", "plan", "demo", "dev"}
+        assert bool(command.requires) == bool(command.extra)
 
 
 @pytest.mark.parametrize("command", cli.commands(entry_points(group=cli.GROUP)), ids=lambda command: command.name)

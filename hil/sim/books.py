@@ -57,7 +57,7 @@ class Book:
 
     @property
     def name(self) -> str:
-        """Which process it is, for a story."""
+        """Which process it is, or which part of it, for a story."""
         return f"{self.host.name}#{self.host.incarnation}"
 
 
@@ -250,6 +250,11 @@ class EdgeBook(WorkBook):
         """Whether a stream was ever announced."""
         self.put_off = False
         """Whether promised work was ever put off."""
+
+    @property
+    def name(self) -> str:
+        """Which process it is, for a story; of one that has a client as well, its broker."""
+        return super().name if self.front is not None else f"{super().name}'s broker"
 
     def soonest(self) -> int | None:
         """When the next open request is to be over."""

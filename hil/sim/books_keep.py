@@ -116,6 +116,7 @@ def open_work(ears: Ears[EdgeBook] | Ears[NodeBook]) -> None:
     ears.event(Failed, _run_ends)
     ears.action(Run, _run_starts)
     ears.action(Abort, _run_aborted)
+    ears.end(_look_for_overruns)
 
 
 def close_work(ears: Ears[EdgeBook] | Ears[NodeBook]) -> None:
@@ -123,8 +124,7 @@ def close_work(ears: Ears[EdgeBook] | Ears[NodeBook]) -> None:
     ears.event(Finished, _run_is_over)
     ears.event(Failed, _run_is_over)
     ears.action(Run, _run_is_out)
-    ears.end(_look_for_overruns)
-    ears.end(_carry_over)
+    ears.end(_carry_over_runs)
 
 
 def _run_starts(book: WorkBook, run: Run, event: Event, now: int) -> None:
@@ -173,8 +173,12 @@ def _run_aborted(book: WorkBook, action: Abort, event: Event, now: int) -> None:
         out.aborted = True
 
 
-def _look_for_overruns(book: WorkBook, event: Event, now: int) -> None:
+def _carry_over_runs(book: WorkBook, event: Event, now: int) -> None:
     book.changed = False
+    _carry_over(book, event, now)
+
+
+def _look_for_overruns(book: WorkBook, event: Event, now: int) -> None:
     for out in book.out.values():
         if now > out.due_ns:
             book.slow_ns = now

@@ -11,9 +11,11 @@ broke a rule of its own".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import PurePath
 from traceback import walk_tb
+
+import msgspec
 
 from cloud.session import Session
 from edge.direct import Direct
@@ -35,11 +37,13 @@ from hil.sim.checks_runs import InItsWindow, Leases, OneRunEach
 from hil.sim.play import Run as Played
 from hil.sim.play import play
 from hil.sim.scenario import Scenario
-from hil.sim.script import Script
+from hil.sim.script import START_NS, Script
+from hil.sim.shrink import shrink
 from hil.sim.stamp import Stamps
+from hil.sim.story import Scribe, tell
 from hil.sim.watch import Seen
 from shared.errors import InvariantBroken
-from shared.events import Action, Event, Run
+from shared.events import Action, Event, Resolve, Run
 from shared.request import Outcome, Request
 
 BELONGS = {"memory.py": 7, "credit.py": 11, "register.py": 2, "running.py": 5}
@@ -47,10 +51,15 @@ BELONGS = {"memory.py": 7, "credit.py": 11, "register.py": 2, "running.py": 5}
 
 
 class Checks:
-    """A `Watch`. `expected` computes what an answer must be; without it its tensors are only followed from step to step."""
+    """A `Watch`. `expected` computes what an answer must be; without it its tensors are only followed from step to step.
+    `scribe` is told of each step. Without `to_rest` nothing is looked at when the run is over: it was cut off."""
 
-    def __init__(self, expected: Expected | None = None) -> None:
+    def __init__(self, expected: Expected | None = None, *, scribe: Scribe | None = None, to_rest: bool = True) -> None:
         self._shelf = Shelf()
+        self._scribe = scribe
+        self._to_rest = to_rest
+        self._resting = False
+        self._at = START_NS
         self._client: dict[Seen, ClientBook] = {}
         self._edge: dict[Seen, EdgeBook] = {}
         self._node: dict[Seen, NodeBook] = {}
@@ -87,6 +96,11 @@ class Checks:
         close_edge(self.ears.edge)
         close_node(self.ears.node)
 
+    @property
+    def broken_at(self) -> int | None:
+        """True time of the last step, where the run was not at rest by then."""
+        return None if self._resting else self._at
+
     def born(self, host: Seen, at: int) -> None:
         """A process has started: a book is opened for it, two where it is a client that carries its broker."""
         machine = host.machine
@@ -106,7 +120,11 @@ class Checks:
     def _carries(self, host: Seen, machine: Front | Direct) -> EdgeBook:
         ears = self.ears.edge
 
+        scribe = self._scribe
+
         def told(event: Event, actions: Sequence[Action], now: int) -> None:
+            if scribe is not None:
+                scribe.note(book, event, actions, now)
             ears.hear(book, event, actions, now)
 
         broker = inside.spy_on(machine, told)
@@ -130,17 +148,33 @@ class Checks:
 
     def stepped(self, host: Seen, event: Event, actions: Sequence[Action], at: int) -> None:
         """A machine has taken one event."""
+        self._at = at
+        if self._scribe is not None:
+            self._write(self._scribe, host, event, actions, at)
         node = self._node.get(host)
         if node is not None:
             self.ears.node.hear(node, event, actions, host.local(at))
             self._offsets.heard(self._shelf, node, event, at)
             return
         client = self._client.get(host)
+        if client is None and host not in self._edge:
+            raise Broken(0, f"{host.name} takes a step after it was killed, at {at} ns")
         if client is not None:
             self.ears.client.hear(client, event, actions, host.local(at))
         edge = self._edge.get(host)
         if edge is not None:
             self._offsets.heard(self._shelf, edge, event, at)
+
+    def _write(self, scribe: Scribe, host: Seen, event: Event, actions: Sequence[Action], at: int) -> None:
+        scribe.at = at
+        book = self._node.get(host) or self._client.get(host)
+        if book is None:
+            return
+        if host in self._edge:  # What its broker did is told by the broker.
+            actions = [action for action in actions if isinstance(action, Resolve)]
+            if not actions:
+                return
+        scribe.note(book, event, actions, host.local(at))
 
     def began(self, host: Seen, run: Run, at: int) -> None:
         """An executor has begun with a run. That of a process that was killed may do so for nobody."""
@@ -154,12 +188,17 @@ class Checks:
 
     def sweep(self, at: int) -> None:
         """Look at everything; the machines look at themselves as well."""
+        if self._scribe is not None:
+            self._scribe.at = at
         for check in self.checks:
             check.sweep(self._shelf, at)
         self._validate()
 
     def rest(self, at: int) -> None:
         """Look at what is left."""
+        if not self._to_rest:
+            return
+        self._resting = True
         self.sweep(at)
         for check in self.checks:
             check.rest(self._shelf, at)
@@ -171,22 +210,48 @@ class Checks:
             node.session.validate()
 
 
-def checked_play(script: Script, seed: int) -> tuple[Played | None, Broken | None]:
-    """Play a script with all checks on: what came of it, or what was broken."""
+class Found(msgspec.Struct, frozen=True):
+    """What playing a script came to: `played`, or what is `broken` at true time `at` (None: at rest)."""
+
+    played: Played | None
+    broken: Broken | None = None
+    at: int | None = None
+
+
+def checked_play(script: Script, seed: int, *, scribe: Scribe | None = None, to_rest: bool = True) -> Found:
+    """Play a script with all checks on. Raises only what the simulator or the checks themselves raise by mistake."""
     stamps = Stamps({c: p for model in script.models for c, p in zip(model.contracts, model.plans, strict=True)})
+    checks = Checks(stamps.expected, scribe=scribe, to_rest=to_rest)
     try:
-        return play(script, seed, Checks(stamps.expected)), None
+        return Found(play(script, seed, checks))
     except Broken as broken:
-        return None, broken
+        return Found(None, broken, checks.broken_at)
     except Exception as error:  # a machine that raises anything at all is broken
         if not isinstance(error, InvariantBroken) and _of_the_rig(error):
             raise
-        return None, machine_broke(error)
+        return Found(None, machine_broke(error), checks.broken_at)
 
 
 def checked_run(seed: int, scenario: Scenario, requests: int = 1000) -> Broken | None:
     """Run one seed of a scenario with all checks on; what is broken, or None."""
-    return checked_play(write(seed, scenario, requests), seed)[1]
+    return checked_play(write(seed, scenario, requests), seed).broken
+
+
+def told_failure(script: Script, seed: int, found: Found, over: Callable[[], bool]) -> str:
+    """The story of what was found broken in this script, by the smallest one that breaks the same rule and was found before
+    time was `over`."""
+    if found.broken is None:
+        raise InvariantBroken(f"seed {seed} has not failed, and is to be told")
+    number = found.broken.check
+
+    def breaks(smaller: Script) -> bool:
+        broken = checked_play(smaller, seed, to_rest=found.at is None).broken
+        return broken is not None and broken.check == number
+
+    small = shrink(script, found.at, breaks, over)
+    scribe = Scribe()
+    again = checked_play(small, seed, scribe=scribe, to_rest=small.rest_ns == script.rest_ns).broken
+    return tell(small, seed, scribe, again or found.broken)
 
 
 def _of_the_rig(error: Exception) -> bool:

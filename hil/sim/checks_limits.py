@@ -73,7 +73,7 @@ class NothingLeft(Check):
     Timers of the living stay: an agent probes its nodes and greets those that do not answer, a client greets an agent that is
     not there. An attempt whose answer was lost is given up when it is 5 s overdue and its node is looked at again, so
     that the newest of them may still hold its credit at the edge, and never at the node. (That the same seed gives the same
-    trace is seen by running it again: `hil.sim.checks.same_trace`.)
+    trace is seen by running some of them twice: `hil.sim.check_cli`.)
     """
 
     number = 18

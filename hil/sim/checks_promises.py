@@ -8,7 +8,7 @@ from hil.sim import books_inside as inside
 from hil.sim.books import EdgeBook, EdgeRequest, NodeView, ms
 from hil.sim.books_schedule import free_at, late
 from hil.sim.checks_base import AllEars, Check
-from shared.events import ClockJumped, Event, Resolve, Run, Send, StreamOpened, Tick
+from shared.events import Arrived, ClockJumped, Event, Resolve, Run, Send, StreamOpened, Tick
 from shared.queue import Job
 from shared.request import Answer, Superseded
 from shared.running import NEVER_NS
@@ -46,7 +46,11 @@ class PromisesKept(Check):
         request = book.closing
         if request is None or request.promised_ns is None or isinstance(action.outcome, Answer | Superseded):
             return
-        if request.broken_run or book.slow_ns >= request.promised_ns or book.streams or isinstance(event, ClockJumped):
+        if request.broken_run or book.streams or isinstance(event, ClockJumped):
+            return
+        if max([book.slow_ns, *(now for out in book.out.values() if now > out.due_ns)]) >= request.promised_ns:
+            return
+        if isinstance(event, Arrived) and event.request.priority < request.request.priority:
             return
         if request.displaced or (isinstance(event, Tick) and event.late_ns > 0 and book.put_off):
             return
