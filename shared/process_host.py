@@ -12,6 +12,7 @@ import os
 import resource
 import sys
 import threading
+import time
 from collections.abc import Collection
 from pathlib import Path
 
@@ -46,6 +47,10 @@ class LinuxHost:
             sys_nice=bool(held >> _CAP_SYS_NICE & 1),
             ipc_lock=bool(held >> _CAP_IPC_LOCK & 1),
         )
+
+    def boot_clock(self) -> bool:
+        """Whether the kernel tells time that passes in a suspension."""
+        return suspended_s() is not None
 
     def own_thread(self) -> int:
         """Id of the calling thread."""
@@ -107,6 +112,15 @@ class Adaptation:
         for effect in self.effects:
             if not effect.in_force:
                 sys.stderr.write(f"headtail: {effect}\n")
+
+
+def suspended_s() -> float | None:
+    """How much further boot time is than monotonic time, in seconds; None where there is no boot time."""
+    try:
+        boot = time.clock_gettime(time.CLOCK_BOOTTIME)
+    except OSError:
+        return None
+    return max(0.0, boot - time.monotonic())
 
 
 def _soft(which: int) -> int | None:

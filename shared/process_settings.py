@@ -29,6 +29,12 @@ from shared.settings import Process
 Value = TypeVar("Value")
 
 
+WHY_NO_SUSPENSION = (
+    "the kernel has no boot time (CLOCK_BOOTTIME), or a sandbox forbids it",
+    "do not suspend this host: what was asked before would be answered as if no time had passed",
+)
+
+
 class Limits(msgspec.Struct, frozen=True):
     """What the system lets this process ask for. `rtprio`: highest real-time priority. `nice`: lowest nice value.
     `memlock_kb`: memory that may be locked. None is no limit. `sys_nice`, `ipc_lock`: capabilities that lift them."""
@@ -49,6 +55,10 @@ class Host(Protocol):
 
     def limits(self) -> Limits:
         """The limits that hold now."""
+        ...
+
+    def boot_clock(self) -> bool:
+        """Whether the kernel tells time that passes in a suspension."""
         ...
 
     def own_thread(self) -> int:
@@ -77,7 +87,7 @@ class Host(Protocol):
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """What became of one setting. `why` and `advice` are empty where it is in force."""
+    """What became of one setting, or of what is always wanted. `why` and `advice` are empty where it is in force."""
 
     setting: str
     asked: str
@@ -156,6 +166,8 @@ def apply(settings: Process, host: Host, transport: Collection[int] = ()) -> tup
     missing = [str(effect) for effect in effects if not effect.in_force]
     if missing and settings.required:
         raise SettingsError(f"process.required: {'; '.join(missing)}")
+    if not host.boot_clock():
+        effects.append(Effect("suspension", "noticed", False, *WHY_NO_SUSPENSION))
     return tuple(effects)
 
 

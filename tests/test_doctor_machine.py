@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from shared.doctor.facts import Memory, Sensor, Throttled
-from shared.doctor.machine import Watch, read_libraries, read_memory, read_privileges, read_sensors, suspended_s
+from shared.doctor.machine import Watch, read_libraries, read_memory, read_privileges, read_sensors
 from shared.doctor.tree import Tree
 
 OWN = 1
@@ -124,8 +124,3 @@ def test_the_libraries_of_this_environment_have_versions_and_providers() -> None
     libraries, providers = read_libraries()
     assert {library.name for library in libraries if library.version} >= {"onnxruntime", "pyzmq", "numpy", "psutil"}
     assert "CPUExecutionProvider" in providers
-
-
-def test_boot_time_is_not_behind_monotonic_time() -> None:
-    suspended = suspended_s()
-    assert suspended is None or suspended >= 0

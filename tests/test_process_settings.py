@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from shared.errors import SettingsError
-from shared.process_host import Adaptation, LinuxHost
+from shared.process_host import Adaptation, LinuxHost, suspended_s
 from shared.process_settings import Effect, Limits, apply, asks, check_cores, check_untouched, spans
 from shared.settings import Process
 
@@ -26,6 +26,7 @@ class FakeHost:
         self._limits = limits
         self._refused = refused or {}
         self.gone: set[int] = set()
+        self.boots = True
         self.done: list[tuple[object, ...]] = []
 
     def cores(self) -> frozenset[int]:
@@ -33,6 +34,9 @@ class FakeHost:
 
     def limits(self) -> Limits:
         return self._limits
+
+    def boot_clock(self) -> bool:
+        return self.boots
 
     def own_thread(self) -> int:
         return LOOP
@@ -178,10 +182,20 @@ def test_spans_of_cores_are_written_shortly() -> None:
     assert spans(()) == ""
 
 
+def test_a_kernel_without_boot_time_is_told_of_and_refuses_nobody(capsys: pytest.CaptureFixture[str]) -> None:
+    host = FakeHost()
+    host.boots = False
+    Adaptation(Process(required=True), host).apply()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "CLOCK_BOOTTIME" in line
+    assert "do not suspend this host" in line
+
+
 def test_the_real_kernel_knows_this_process() -> None:
     host = LinuxHost()
     assert host.cores() == os.sched_getaffinity(0)
     assert host.own_thread() in host.threads()
+    assert host.boot_clock() is (suspended_s() is not None)
     host.set_cores(host.own_thread(), host.cores())
     assert host.cores() == os.sched_getaffinity(0)
 

@@ -25,7 +25,6 @@ from shared.doctor.machine import (
     read_memory,
     read_privileges,
     read_sensors,
-    suspended_s,
 )
 from shared.doctor.page import page
 from shared.doctor.promise import Promise, promise, sentences
@@ -42,7 +41,7 @@ from shared.doctor.verdicts_host import (
 )
 from shared.errors import BundleError, SettingsError
 from shared.plan import Plan
-from shared.process_host import LinuxHost
+from shared.process_host import LinuxHost, suspended_s
 from shared.process_settings import apply, check_cores
 from shared.settings import EdgeSettings
 from shared.settings_file import load_cloud, load_edge

@@ -160,15 +160,6 @@ def read_libraries() -> tuple[tuple[Library, ...], tuple[str, ...]]:
     return found, providers
 
 
-def suspended_s() -> float | None:
-    """How much further boot time is than monotonic time; None where there is no boot time."""
-    try:
-        boot = time.clock_gettime(time.CLOCK_BOOTTIME)
-    except OSError:
-        return None
-    return max(0.0, boot - time.monotonic())
-
-
 def _try_realtime() -> Trial:
     """On a thread of its own, which ends: with it ends its priority."""
     trials: list[Trial] = []
