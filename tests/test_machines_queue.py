@@ -1,0 +1,100 @@
+"""The queue against a plain list that is sorted anew for each question."""
+
+from __future__ import annotations
+
+import msgspec
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from shared.events import Row
+from shared.latency import WorkKey
+from shared.plan import RAW, SegmentRange
+from shared.queue import DeadlineQueue, Job
+
+CONTRACTS = ("a", "b")
+RANGES = (SegmentRange(0, 0, 2), SegmentRange(0, 1, 2), SegmentRange(1, 0, 1))
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """Jobs of a few groups, classes and deadlines come in and are taken out anywhere; some are put off, some hastened."""
+
+    @initialize(limit=st.integers(1, 12))
+    def start(self, limit: int) -> None:
+        self.limit = limit
+        self.queue = DeadlineQueue(limit)
+        self.model: list[Job] = []
+        self.last = 0
+        self.now = 100
+
+    @rule(
+        contract=st.sampled_from(CONTRACTS),
+        part=st.sampled_from(RANGES),
+        rows=st.integers(1, 3),
+        wait=st.integers(0, 30),
+        priority=st.integers(0, 2),
+        promised=st.booleans(),
+        put_off=st.one_of(st.just(0), st.integers(-10, 30)),
+    )
+    def push(
+        self, contract: str, part: SegmentRange, rows: int, wait: int, priority: int, promised: bool, put_off: int
+    ) -> None:
+        self.last += 1
+        earliest = self.now + put_off if put_off else 0
+        row = Row(self.last, rows, (), RAW)
+        job = Job(
+            self.last, contract, part, row, self.now + wait, priority, promised, WorkKey(contract, part), earliest
+        )
+        taken = self.queue.push(job)
+        assert taken == (len(self.model) < self.limit)
+        if taken:
+            self.model.append(job)
+
+    @rule(which=st.integers(0, 20))
+    def remove(self, which: int) -> None:
+        found = self.model[which] if which < len(self.model) else None
+        number = self.last + 1 if found is None else found.id
+        assert self.queue.remove(number) == found
+        assert self.queue.remove(number) is None
+        self.model = [job for job in self.model if job.id != number]
+
+    @rule(which=st.integers(0, 20))
+    def hasten(self, which: int) -> None:
+        number = self.model[which].id if which < len(self.model) else self.last + 1
+        self.queue.hasten(number)
+        self.model = [msgspec.structs.replace(j, earliest_ns=0) if j.id == number else j for j in self.model]
+
+    @rule(ns=st.integers(0, 20))
+    def time_passes(self, ns: int) -> None:
+        self.now += ns
+
+    def ready(self) -> list[Job]:
+        return sorted((j for j in self.model if j.earliest_ns <= self.now), key=lambda j: j.order)
+
+    @invariant()
+    def it_holds_what_the_list_holds(self) -> None:
+        if not hasattr(self, "queue"):
+            return
+        queue, by_id = self.queue, {job.id: job for job in self.model}
+        assert len(queue) == len(self.model)
+        assert {job.id: job for job in queue.all()} == by_id
+        assert {job.id: job for job in queue.promised()} == {i: j for i, j in by_id.items() if j.promised}
+        assert queue.promises == sum(job.promised for job in self.model)
+        assert {job.id: job for job in queue.deferred()} == {i: j for i, j in by_id.items() if j.earliest_ns}
+        assert all((number in queue) == (number in by_id) for number in range(self.last + 2))
+        assert all(queue.get(number) == by_id.get(number) for number in range(self.last + 2))
+
+    @invariant()
+    def it_is_in_the_lists_order(self) -> None:
+        if not hasattr(self, "queue"):
+            return
+        ready = self.ready()
+        groups = {(contract, part) for contract in CONTRACTS for part in RANGES}
+        for group in groups:
+            assert list(self.queue.group(group, self.now)) == [job for job in ready if job.group == group]
+        firsts = [next(job for job in ready if job.group == group) for group in {job.group for job in ready}]
+        assert self.queue.heads(self.now) == sorted(firsts, key=lambda job: job.order)
+
+
+TestQueue = QueueMachine.TestCase
+TestQueue.settings = settings(max_examples=80, stateful_step_count=40)
