@@ -191,9 +191,11 @@ class ClientLoop:
                 self._mailbox.offer(Withdrawn(self._name, sequence))
             ticket.drop()
 
-    def open_stream(self, opened: StreamOpened) -> bool:
-        """Announce a stream; False where the client's own queue is full, or the client has ended."""
-        return not self._state.ended and self._mailbox.offer(opened)
+    def open_stream(self, opened: StreamOpened) -> None:
+        """Announce a stream; one of a client that has ended is promised nothing. Raises `HeadtailError` where too many calls
+        wait for the loop already."""
+        if not self._state.ended and not self._mailbox.offer(opened):
+            raise HeadtailError("the client's own queue is full: too many calls are made at once")
 
     def close_stream(self, stream: int) -> None:
         """A stream is over. Does nothing in a forked child, where the parent's goes on."""
@@ -261,14 +263,23 @@ class ClientLoop:
     def _run(self) -> None:
         try:
             self._driver.run()
-            for action in self._machine.close(time.monotonic_ns()):
-                self._perform(action)
+            self._state.ended = True
+            self._close(time.monotonic_ns())
         except BaseException as error:
             self._state.why = f"the client's loop broke: {error!r}"
             raise
         finally:
             self._state.ended = True
             self._finish()
+
+    def _close(self, now: int) -> None:
+        """End what is open, and what was asked and not looked at yet."""
+        actions = self._machine.close(now)
+        for event in self._mailbox.drain():
+            if isinstance(event, Arrived):
+                actions += self._machine.handle(event, now)
+        for action in actions:
+            self._perform(action)
 
     def _finish(self) -> None:
         tickets = self._state.tickets
