@@ -1,4 +1,4 @@
-"""An edge made from docs/protocol.md alone: pyzmq, msgpack and the standard library, nothing of headtail.
+"""An edge, and a client, made from docs/protocol.md alone: pyzmq, msgpack and the standard library, nothing of headtail.
 
 It is what somebody else would write, so it shares no code and no definitions with what it talks to.
 """
@@ -94,4 +94,76 @@ class IndependentEdge:
         for socket in (self.data, self.probe):
             self.say(socket, {"t": "bye", "reason": "closing"})
             socket.close(1_000)
+        self._context.term()
+
+
+class IndependentClient:
+    """One application on the agent's host."""
+
+    def __init__(self, endpoint: str, name: str = "foreign", incarnation: int = 1) -> None:
+        self.name, self.incarnation = name, incarnation
+        self._context: Any = zmq.Context()
+        self._socket: Any = self._context.socket(zmq.DEALER)
+        self._socket.setsockopt(zmq.ROUTING_ID, f"{name}:{incarnation}:agent".encode())
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.setsockopt(zmq.RCVTIMEO, PATIENCE_MS)
+        self._socket.setsockopt(zmq.SNDTIMEO, PATIENCE_MS)
+        self._socket.connect(endpoint)
+
+    def say(self, header: Header, frames: list[bytes] | None = None) -> None:
+        """Send one message."""
+        self._socket.send_multipart([msgpack.packb(header), *(frames or [])])
+
+    def hear(self, kind: str) -> tuple[Header, list[bytes]]:
+        """The next message of this kind; what comes before it is thrown away."""
+        while True:
+            header, *frames = self._socket.recv_multipart()
+            message: Header = msgpack.unpackb(header)
+            if message["t"] == kind:
+                return message, frames
+
+    def attach(self) -> Header:
+        """Greet the agent; what it says of itself."""
+        self.say({"t": "attach", "protocol": 1, "client": self.name, "incarnation": self.incarnation})
+        return self.hear("attached")[0]
+
+    def open(self, stream: int, model: str, **changes: Any) -> Header:
+        """Announce a stream of 10 requests a second, and wait for what is promised."""
+        header: Header = {
+            "t": "open",
+            "stream": stream,
+            "model": model,
+            "rows": 1,
+            "period_ns": 100_000_000,
+            "deadline_ns": 5_000_000_000,
+            "priority": 0,
+            "latest_wins": False,
+        }
+        self.say({**header, **changes})
+        return self.hear("stream")[0]
+
+    def submit(
+        self, sequence: int, model: str, tensors: list[list[Any]], frames: list[bytes], **changes: Any
+    ) -> tuple[Header, list[bytes]]:
+        """Ask with 10 s to the deadline, and wait for the final answer."""
+        now = time.monotonic_ns()
+        header: Header = {
+            "t": "submit",
+            "sequence": sequence,
+            "model": model,
+            "rows": 1,
+            "scheduled_ns": now,
+            "deadline_ns": now + 10_000_000_000,
+            "priority": 0,
+            "stream": 0,
+            "latest_wins": False,
+            "tensors": tensors,
+        }
+        self.say({**header, **changes}, frames)
+        return self.hear("final")
+
+    def close(self) -> None:
+        """Say good-bye."""
+        self.say({"t": "bye", "reason": "closing"})
+        self._socket.close(1_000)
         self._context.term()

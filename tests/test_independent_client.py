@@ -1,4 +1,4 @@
-"""A client made from docs/protocol.md alone, with pyzmq and msgpack, talks to a real node."""
+"""An edge and a client made from docs/protocol.md alone, with pyzmq and msgpack, talk to a real node and a real agent."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import independent
 import numpy as np
 import pytest
 import simplejpeg
-from independent import IndependentEdge, contract_of
-from processes import ANY_PORT, ServiceProcess, cloud_settings
+from independent import IndependentClient, IndependentEdge, contract_of
+from processes import ANY_PORT, ServiceProcess, cloud_settings, edge_settings
 from tiny import make_bundle
 
 ELEMENTS = 8
@@ -242,3 +242,99 @@ def test_bad_messages_are_counted_and_harm_nobody(tmp_path: Path) -> None:
     counted = json.loads(output.splitlines()[-1])["wire"]
     assert counted == {"header": 4, "frames": 2, "shape": 1, "dtype": 1, "size": 1}
     assert sum(counted.values()) == len(bad) + 4
+
+
+# --- a client of an agent ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """The endpoint of an agent with one model, and the model's contract."""
+    folder = tmp_path_factory.mktemp("agent")
+    bundle = make_bundle(folder, "identity", elements=ELEMENTS, name="same")
+    settings = edge_settings(f"ipc://{folder}/agent", [bundle], extra="[limits]\nmax_streams = 2")
+    with ServiceProcess("edge", folder, settings) as process:
+        yield process.endpoint, contract_of(bundle)[0]
+
+
+CLIENTS = (f"application-{number}" for number in itertools.count())
+
+
+@pytest.fixture
+def client(agent: tuple[str, str]) -> Iterator[IndependentClient]:
+    with closing(IndependentClient(agent[0], next(CLIENTS))) as made:
+        yield made
+
+
+def test_an_agent_tells_what_it_serves_and_answers(agent: tuple[str, str], client: IndependentClient) -> None:
+    attached = client.attach()
+    assert attached["protocol"] == 1
+    (model,) = attached["models"]
+    assert (model["name"], model["contract"]) == ("same", agent[1])
+    assert (model["inputs"], model["outputs"]) == ([["x", "float32", [1, ELEMENTS]]], ["y"])
+    for sequence, name in enumerate((model["name"], model["contract"]), 1):
+        final, frames = client.submit(sequence, name, [ENTRY], [ONE])
+        assert (final["sequence"], final["kind"], frames) == (sequence, "answer", [ONE])
+        answer = final["answer"]
+        assert (answer["source"], answer["contract"], answer["tensors"]) == ("edge", agent[1], [ENTRY])
+        assert answer["fidelity"] == {"kind": "exact", "name": "", "agreement": 1.0}
+        assert all(part >= 0 for part in answer["stages"].values())
+
+
+def test_an_announced_stream_is_promised_an_answer_and_gets_it(client: IndependentClient) -> None:
+    client.attach()
+    assert client.open(7, "same") == {"t": "stream", "stream": 7, "rung": "whole", "reason": ""}
+    for sequence in range(1, 4):
+        final, _ = client.submit(sequence, "same", [ENTRY], [ONE], stream=7)
+        assert (final["sequence"], final["kind"], final["answer"]["rung"]) == (sequence, "answer", "whole")
+    client.say({"t": "close", "stream": 7})
+    assert client.submit(4, "same", [ENTRY], [ONE], stream=7)[0]["kind"] == "answer"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"stream": 0},
+        {"model": "other"},
+        {"rows": 100},
+        {"period_ns": 10},
+        {"deadline_ns": 0},
+        {"deadline_ns": 3_601_000_000_000},
+        {"priority": 99},
+    ],
+)
+def test_a_stream_that_cannot_be_is_promised_nothing(client: IndependentClient, changes: dict[str, Any]) -> None:
+    client.attach()
+    stream = changes.get("stream", 1)
+    fields = {"model": "same", "stream": 1, **changes}
+    assert client.open(**fields) == {"t": "stream", "stream": stream, "rung": "", "reason": "input"}
+
+
+def test_one_stream_too_many_of_all_clients_is_promised_nothing(
+    agent: tuple[str, str], client: IndependentClient
+) -> None:
+    client.attach()
+    with closing(IndependentClient(agent[0], next(CLIENTS))) as other:
+        other.attach()
+        assert client.open(1, "same")["rung"] == other.open(1, "same")["rung"] == "whole"
+        assert (full := other.open(2, "same"))["rung"] == ""
+        assert full["reason"] == "full"
+        client.say({"t": "close", "stream": 1})
+        assert client.submit(1, "same", [ENTRY], [ONE])[0]["kind"] == "answer"
+        assert other.open(2, "same")["rung"] == "whole"
+
+
+def test_a_bad_request_of_a_client_is_rejected_in_words_and_a_stranger_told_to_greet(client: IndependentClient) -> None:
+    client.say({"t": "withdraw", "sequence": 1})
+    assert client.hear("bye")[0] == {"t": "bye", "reason": "hello"}
+    client.attach()
+    final, _ = client.submit(1, "same", [["float64", [1, ELEMENTS]]], [ONE + ONE])
+    assert (final["kind"], final["reason"]) == ("rejected", "input")
+    assert "expected dtype float32, got float64" in final["detail"]
+
+
+def test_a_greeting_may_be_repeated_at_any_time_to_see_whether_the_agent_lives(client: IndependentClient) -> None:
+    first = client.attach()
+    assert client.open(1, "same")["rung"] == "whole"
+    assert client.attach() == first
+    assert client.submit(1, "same", [ENTRY], [ONE], stream=1)[0]["kind"] == "answer"
