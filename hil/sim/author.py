@@ -44,8 +44,9 @@ from shared.settings import (
 )
 
 MS = 1_000_000
-LEAST_SPAN_NS = 1_000 * MS
-"""Traffic goes on at least this long, so that there is time for something to go wrong."""
+SHORTEST_NS = 100 * MS
+DENSEST_NS = 400_000
+"""Traffic goes on at least so long, and so much longer for each request, so that there is time for things to go wrong."""
 
 FULL_PPB = 100_000
 VERSIONS = 2
@@ -53,13 +54,14 @@ VERSIONS = 2
 DEADLINES_MS = (5, 10, 10, 20, 33, 50, 100)
 
 
-def write(seed: int, scenario: Scenario, requests: int) -> Script:
-    """The script of one run: `requests` of them, as far as the clients are there to ask."""
+def write(seed: int, scenario: Scenario, requests: int, trace: tuple[int, ...] = ()) -> Script:
+    """The script of one run: `requests` of them, as far as the clients are there to ask. `trace` holds one-way times of the
+    network in nanoseconds (`hil.sim.times.read_trace`); without it they are drawn."""
     site = random.Random(f"{seed}/{scenario.name}/site")
     models = tuple(_model(site, f"m{i}", calm=scenario.calm) for i in range(site.choice((1, 1, 2, 3))))
     nodes = tuple(_place(site, scenario, f"node{i}", models) for i in range(site.randint(*scenario.nodes)))
     devices = tuple(_device(site, scenario, f"edge{i}", models, nodes) for i in range(site.randint(*scenario.devices)))
-    roads = tuple(_road(site, scenario, d.name, n.name) for d in devices for n in d.settings.nodes)
+    roads = tuple(_road(site, scenario, d.name, n.name, trace) for d in devices for n in d.settings.nodes)
     first = START_NS + (1_000 * MS if scenario.calm else 10 * MS)
     traffic = _traffic(random.Random(f"{seed}/{scenario.name}/traffic"), scenario, devices, models, first, requests)
     last = max((item.at for item in traffic), default=first)
@@ -116,6 +118,9 @@ def _device(
 ) -> Device:
     embedded = rng.random() < scenario.embedded
     count = 1 if embedded else rng.randint(*scenario.clients)
+    served = _served(rng, models)
+    # A standby needs a rung of every model.
+    standby = not embedded and rng.random() < scenario.standby and all(m.plans[0].ladder for m in models)
     calm = scenario.calm
     settings = EdgeSettings(
         agent=AgentGroup(name=name),
@@ -128,12 +133,16 @@ def _device(
         batching=Batching(max_batch_size=rng.choice((1, 2, 8))),
         scheduling=Scheduling(max_queued=256 if calm else rng.choice((2, 8, 256))),
         insurance=Insurance(
-            guard_ms=rng.choice((0.3, 0.5, 1.0)), hold_ms=rng.choice((0.0, 0.5)), hold_max_ms=rng.choice((0.5, 1.0))
+            mode="in_flight" if calm or rng.random() < 0.7 else "late",
+            warm_ms=rng.choice((50.0, 500.0)),
+            guard_ms=rng.choice((0.3, 0.5, 1.0)),
+            hold_ms=rng.choice((0.0, 0.5)),
+            hold_max_ms=rng.choice((0.5, 1.0)),
         ),
         link=Link(
             rate_mbit=rng.choice((20.0, 200.0)),
             rtt_ms=rng.choice((1.0, 2.0, 8.0)),
-            probe_interval_ms=rng.choice((50.0, 100.0, 200.0)),
+            probe_interval_ms=rng.choice((50.0, 100.0, 250.0, 500.0)),
             probe_losses=rng.choice((2, 3)),
             stall_ms=rng.choice((10.0, 40.0)),
             return_pause_ms=rng.choice(((0.0, 0.0), (20.0, 80.0), (100.0, 300.0))),
@@ -141,26 +150,31 @@ def _device(
             max_outstanding=rng.choice((1, 2, 4, 8)),
         ),
         limits=EdgeLimits(
-            max_open=256 if calm else rng.choice((4, 32, 256)), max_clients=64 if calm else rng.choice((2, 64, 64))
+            max_open=256 if calm else rng.choice((4, 32, 256)),
+            max_clients=64 if calm else rng.choice((2, 64, 64)),
+            max_streams=64 if calm else rng.choice((1, 64)),
         ),
     )
     return Device(
         name=name,
         clock=_quartz(rng),
         settings=settings,
-        models=_served(rng, models),
+        models=served,
         version=0,
         clients=tuple(f"{name}.c{i}" for i in range(count)),
         embedded=embedded,
+        standby=standby,
         max_open=256 if calm else rng.choice((8, 64, 256)),
         sigma=_sigma(rng, scenario),
         late_us=_late_us(rng, scenario),
     )
 
 
-def _road(rng: random.Random, scenario: Scenario, edge: str, node: str) -> Road:
-    one_way_ms = rng.choice((0.3, 0.5, 1.0, 1.0, 3.0, 8.0))
+def _road(rng: random.Random, scenario: Scenario, edge: str, node: str, trace: tuple[int, ...]) -> Road:
+    one_way_ms = rng.choice((0.2, 0.4, 0.8, 1.0, 2.0, 8.0))
     per_byte_ns = 8_000.0 / rng.choice((2.0, 20.0, 200.0))
+    if trace:
+        return Road(edge, node, trace, int(one_way_ms * MS), per_byte_ns)
     if not scenario.calm and rng.random() < 0.2:
         return Road(edge, node, make_trace(rng, 400, 2 * one_way_ms), int(one_way_ms * MS), per_byte_ns)
     kind = "steady" if scenario.calm else rng.choice(("steady", "wired", "wired", "wifi", "cellular"))
@@ -203,7 +217,7 @@ def _traffic(
             # Requests a second.
             plans.append((device, client, model, load / len(device.clients) / _cost_ns(device, model) * 1e9))
     total = sum(rate for *_, rate in plans)
-    slower = min(1.0, requests / total / (LEAST_SPAN_NS / 1e9)) if total else 1.0
+    slower = min(1.0, requests / total / ((SHORTEST_NS + requests * DENSEST_NS) / 1e9)) if total else 1.0
     sources: list[Source] = []
     asks: list[Iterator[Ask]] = []
     until = first + int(requests / (total * slower) * 1e9)
@@ -370,6 +384,7 @@ def _faults(
 ) -> list[Fault]:
     clients = [c for d in devices for c in d.clients if not d.embedded]
     loops = [n.name for n in nodes] + [d.name if not d.embedded else d.clients[0] for d in devices]
+    loops += [d.spare for d in devices if d.standby]
     hosts = [n.name for n in nodes] + [d.name for d in devices]
     ways = [road.name for road in roads]
     targets: dict[FaultKind, list[str]] = {
@@ -403,6 +418,9 @@ def _fault(rng: random.Random, kind: FaultKind, target: str, at: int) -> Fault:
             amount = rng.choice((0.02, 0.1, 0.3, 1.0))
         case "slow":
             amount = rng.choice((3.0, 10.0))
+        case "hang":
+            lasts = int(rng.choice((20, 200, 1_000, 4_000)) * rng.uniform(0.5, 1.5) * MS)
+            amount = rng.choice((0.0, 1.0))
         case "kill":
             version = rng.choice((-1, -1, 0, 1))
         case "late":

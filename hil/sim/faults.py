@@ -30,12 +30,12 @@ def begin(world: World, fault: Fault, at: int) -> None:
     kind = fault.kind
     incarnation = 0
     if kind in PATH_FAULTS:
-        path = world.paths.get(fault.target)
+        path = world.site.paths.get(fault.target)
         if path is None:
             return
         _trouble_path(world, path, fault, at)
     elif kind in EXECUTOR_FAULTS:
-        trouble = world.troubles.get(fault.target)
+        trouble = world.site.troubles.get(fault.target)
         if trouble is None:
             return
         match kind:
@@ -50,7 +50,7 @@ def begin(world: World, fault: Fault, at: int) -> None:
             case _:
                 trouble.throttle = fault.amount
     elif kind in {"suspend", "drift"}:
-        host = world.hosts.get(fault.target)
+        host = world.site.hosts.get(fault.target)
         if host is None or (kind == "suspend" and host.clock.suspended):
             return
         if kind == "drift":
@@ -63,25 +63,24 @@ def begin(world: World, fault: Fault, at: int) -> None:
                 world.loops.freeze(there, at)
             host.clock.suspend(at)
     else:
-        process = world.router(fault.target)
+        process = world.site.alive(fault.target)
         if process is None:
             return
         incarnation = process.incarnation
         match kind:
             case "kill":
-                world.kill(process, at)
+                world.births.kill(process, at)
                 if fault.version >= 0:
-                    world.versions[process.host.name] = fault.version
+                    world.site.versions[process.host.name] = fault.version
             case "leave":
-                world.leave(process, at)
+                world.applications.leave(process, at)
             case "stop":
                 world.loops.freeze(process, at)
             case "late":
                 process.late = int(fault.amount)
-                process.late_most = max(process.late_most, process.late)
             case _:
                 raise InvariantBroken(f"a fault of the unknown kind {kind}")
-    world.count(f"fault-{kind}")
+    world.site.count(f"fault-{kind}")
     world.agenda.put(at + fault.lasts_ns, Mend(world, fault, incarnation))
 
 
@@ -89,9 +88,9 @@ def mend(world: World, fault: Fault, incarnation: int, at: int) -> None:
     """The fault of a process's `incarnation` (0 where it is of none) is over."""
     kind, target = fault.kind, fault.target
     if kind in PATH_FAULTS:
-        _mend_path(world, world.paths[target], fault, at)
+        _mend_path(world, world.site.paths[target], fault, at)
     elif kind in EXECUTOR_FAULTS:
-        trouble = world.troubles[target]
+        trouble = world.site.troubles[target]
         match kind:
             case "fail":
                 trouble.fail = 0.0
@@ -103,17 +102,22 @@ def mend(world: World, fault: Fault, incarnation: int, at: int) -> None:
                 trouble.throttle = 1.0
             case _:
                 trouble.hang_until = 0
+                process = world.site.alive(target)
+                if fault.amount and process is not None:
+                    world.site.count("killed-for-hanging")
+                    world.births.kill(process, at)
+                    world.births.start(target, at)
     elif kind == "suspend":
-        host = world.hosts[target]
+        host = world.site.hosts[target]
         jumped = host.clock.resume(at)
         for there in list(host.processes):
             there.jumped += jumped
             world.loops.set_again(there, at)
             world.loops.thaw(there, at)
     elif kind in {"kill", "leave"}:
-        world.start(target, at)
+        world.births.start(target, at)
     elif kind != "drift":
-        process = world.router(target)
+        process = world.site.alive(target)
         if process is not None and process.incarnation == incarnation:
             if kind == "stop":
                 world.loops.thaw(process, at)
@@ -126,6 +130,8 @@ def _trouble_path(world: World, path: Path, fault: Fault, at: int) -> None:
         case "cut":
             path.cut += 1
             world.net.sever_path(path, at)
+        case "cut-data":
+            world.net.sever_path(path, at, "/data")
         case "stall":
             world.net.stall(path, at)
         case "loss":
@@ -145,6 +151,8 @@ def _mend_path(world: World, path: Path, fault: Fault, at: int) -> None:
     match fault.kind:
         case "cut":
             path.cut -= 1
+        case "cut-data":
+            pass
         case "stall":
             world.net.unstall(path, at)
         case "loss":

@@ -59,9 +59,7 @@ class Process:
         "jumped",
         "kind",
         "late",
-        "late_most",
         "lateness",
-        "lateness_ns",
         "links",
         "machine",
         "messages",
@@ -87,9 +85,9 @@ class Process:
         host: Host,
         machine: Machine,
         plans: Mapping[str, Plan],
-        lateness: tuple[int, Iterator[int]],
+        lateness: Iterator[int],
     ) -> None:
-        """`lateness` is how late its timers come, at most and one after the other."""
+        """`lateness` is how late its timers come, one after the other, in nanoseconds."""
         self.name = name
         self.kind: Kind = kind
         self.incarnation = incarnation
@@ -128,9 +126,7 @@ class Process:
         self.armed = NEVER
         self.late = 1
         """Factor by which its timers are later than usual."""
-        self.late_most = 1
-        """The most that this factor ever was."""
-        self.lateness_ns, self.lateness = lateness
+        self.lateness = lateness
         self.wire: dict[str, int] = {}
         """Messages that were refused, by the reason of `PeerError`."""
         self.sequence = 0
@@ -141,11 +137,6 @@ class Process:
     def local(self, at: int) -> int:
         """What its clock reads at true time `at`."""
         return self.clock.local(at)
-
-    @property
-    def late_ns(self) -> int:
-        """By how much at most a wake-up of it comes late, in nanoseconds."""
-        return self.lateness_ns * self.late_most
 
     @property
     def stopped(self) -> bool:

@@ -113,10 +113,11 @@ class Blocked:
 class Loops:
     """The loops of all processes. `sent` and the others are set once by the world, which is built around this."""
 
-    def __init__(self, agenda: Agenda, watch: Watch, trace: Trace) -> None:
+    def __init__(self, agenda: Agenda, watch: Watch, trace: Trace, counters: dict[str, int]) -> None:
         self._agenda = agenda
         self._stepped = watch.stepped
         self._note = trace.add
+        self._counters = counters
         self._sweep = Sweep(watch, trace)
         self.wire: Wire | None = None
         self.ended: Callable[[Process, Resolve, int], None] = _nobody
@@ -234,6 +235,7 @@ class Loops:
     def _jump(self, process: Process, at: int) -> None:
         jumped, process.jumped = process.jumped, 0
         if jumped >= LEAST_JUMP_NS:
+            self._counters["clock-jumped"] = self._counters.get("clock-jumped", 0) + 1
             self.feed(process, ClockJumped(jumped), at)
 
     def set_again(self, process: Process, at: int) -> None:

@@ -293,10 +293,11 @@ class Net:
             later = at + next(connection.path.draw)
             self._agenda.put(later, Loss(connection, connection.up.generation))
 
-    def sever_path(self, path: Path, at: int) -> None:
-        """All connections of a path are gone. Half of the routers notice."""
+    def sever_path(self, path: Path, at: int, links: str = "") -> None:
+        """All connections of a path are gone, or those whose links end in `links`. Half of the routers notice."""
         for connection in self._connections.get(path.name, ()):
-            self.sever(connection, at, heard=path.rng.random() < 0.5)
+            if connection.link.endswith(links):
+                self.sever(connection, at, heard=path.rng.random() < 0.5)
 
     def died(self, process: Process, at: int) -> None:
         """A process is gone: so are its connections."""
@@ -358,11 +359,14 @@ class Net:
         if rng.random() < path.duplicate:
             self.count("doubled")
             copies += 1
-        for _ in range(copies):
+        for copy in range(copies):
             arrives = left + int(next(path.draw) * path.slow)
-            if rng.random() < path.disorder:
+            if copy or rng.random() < path.disorder:
                 self.count("disordered")
                 arrives += int(next(path.draw) * rng.uniform(0.0, 8.0))
+                if rng.random() < 0.1:
+                    self.count("very-late")
+                    arrives += rng.randrange(400 * MS)
             elif arrives <= way.last:
                 arrives = way.last + 1
             way.last = max(way.last, arrives) if not path.disorder else way.last

@@ -70,7 +70,7 @@ def _plan(rng: random.Random, name: str) -> Plan:
     programs = (whole, *(Program(f"small{i}", (_segment(f"r{i}", inputs, outputs),)) for i in range(cheaper)))
     agreements = (0.95, 0.8)[-cheaper:] if cheaper else ()
     rungs = tuple(Rung(f"small{i}", i + 1, agreements[i]) for i in range(cheaper))
-    ladder = (*((Rung("whole", 0, 1.0),) if rng.random() < 0.8 else ()), *rungs)
+    ladder = (*((Rung("whole", 0, 1.0),) if rng.random() < 0.6 else ()), *rungs)
     edge_us = rng.choice((400.0, 1500.0, 3000.0, 6000.0))
     cloud_us = edge_us * rng.choice((0.15, 0.3, 0.6))
     slope = rng.choice((0.1, 0.3, 0.8))
@@ -109,15 +109,15 @@ def _cut(rng: random.Random, index: int, last: int, tensors: tuple[TensorSpec, .
     lossy = index != last and all(t.dtype == "float32" for t in tensors) and rng.random() < 0.7
     if not lossy:
         return Cut(name, tensors)
-    scales = tuple(tuple(rng.choice((0.5, 1.0, 2.0)) for _ in range(t.shape[1])) for t in tensors)
+    scales = tuple(tuple(rng.choice((0.7, 1.1, 1.9)) for _ in range(t.shape[1])) for t in tensors)
     return Cut(name, tensors, (RAW, Coding("int8", "int8", scales=scales)))
 
 
 def _routes(rng: random.Random, cuts: Sequence[Cut], *, needed: bool) -> tuple[Route, ...]:
     ways = [(i, cut, coding) for i, cut in enumerate(cuts[:-1]) for coding in cut.codings]
-    picked = [way for way in ways if rng.random() < 0.6]
-    if needed and not picked:
-        picked = ways[:1]
+    picked = [way for way in ways if rng.random() < 0.7]
+    if not picked and (needed or rng.random() < 0.7):
+        picked = [rng.choice(ways)]
     down = HEADER_BYTES + sum(t.nbytes() for t in cuts[-1].tensors)
     return tuple(
         Route(i, coding.name, 0.97 if coding.lossy else 1.0, HEADER_BYTES + _nbytes(cut, coding), down)

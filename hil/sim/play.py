@@ -12,6 +12,7 @@ from hil.sim.scenario import Scenario
 from hil.sim.script import START_NS, Ask, Item, Script, Source
 from hil.sim.watch import Watch
 from hil.sim.world import World
+from shared.journal.recorder import Recorder
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -26,6 +27,13 @@ class Run(msgspec.Struct, frozen=True):
     counters: dict[str, int]
 
 
+def record(script: Script, seed: int, events: int) -> dict[str, Recorder]:
+    """Play a script and keep the last `events` steps of each broker and session, by name and incarnation (`edge0/1`)."""
+    world = World(script, seed, Blind(), events)
+    _unfold(world, script)
+    return world.births.recorders
+
+
 class Birth:
     """A process starts for the first time."""
 
@@ -37,7 +45,7 @@ class Birth:
 
     def happen(self, at: int) -> None:
         """It starts."""
-        self.world.start(self.name, at)
+        self.world.births.start(self.name, at)
 
 
 class Closing:
@@ -51,7 +59,7 @@ class Closing:
 
     def happen(self, at: int) -> None:
         """It closes it."""
-        self.world.close_stream(self.source, at)
+        self.world.applications.close_stream(self.source, at)
 
 
 class Reader:
@@ -72,30 +80,24 @@ class Reader:
         if self._next < len(self._items):
             world.agenda.put(self._items[self._next].at, self)
         if isinstance(item, Ask):
-            world.ask(item, at)
+            world.applications.ask(item, at)
         elif isinstance(item, Source):
-            world.open_stream(item, at)
+            world.applications.open_stream(item, at)
             world.agenda.put(item.until, Closing(world, item))
         else:
             begin(world, item, at)
 
 
-def run(seed: int, scenario: Scenario, watch: Watch, requests: int = 1000) -> Run:
-    """Write the script of this seed and play it."""
-    return play(write(seed, scenario, requests), seed, watch)
+def run(seed: int, scenario: Scenario, watch: Watch, requests: int = 1000, trace: tuple[int, ...] = ()) -> Run:
+    """Write the script of this seed and play it. `trace` holds one-way times of the network (`hil.sim.author.write`)."""
+    return play(write(seed, scenario, requests, trace), seed, watch)
 
 
 def play(script: Script, seed: int, watch: Watch) -> Run:
     """Play a script. Raises what a machine or the watch raises, with a note that names seed and time."""
     world = World(script, seed, watch)
-    stagger = world.random("births")
-    for name in world.names:
-        world.agenda.put(START_NS + stagger.randrange(1, 5_000_000), Birth(world, name))
-    Reader(world, script.items)
     try:
-        world.agenda.play(script.end)
-        watch.sweep(script.end)
-        world.agenda.play(script.end + script.rest_ns)
+        _unfold(world, script)
         watch.rest(world.agenda.at)
     except Exception as error:
         error.add_note(f"seed {seed}, scenario {script.scenario}, at {world.agenda.at} ns")
@@ -103,12 +105,21 @@ def play(script: Script, seed: int, watch: Watch) -> Run:
     return Run(
         seed=seed,
         scenario=script.scenario,
-        requests=world.asked,
+        requests=world.applications.asked,
         steps=world.loops.steps,
         virtual_s=(world.agenda.at - START_NS) / 1e9,
         digest=world.trace.digest(),
-        counters=dict(sorted(world.counters.items())),
+        counters=dict(sorted(world.site.counters.items())),
     )
+
+
+def _unfold(world: World, script: Script) -> None:
+    stagger = world.site.random("births")
+    for name in world.site.names:
+        world.agenda.put(START_NS + stagger.randrange(1, 5_000_000), Birth(world, name))
+    Reader(world, script.items)
+    world.agenda.play(script.end)
+    world.agenda.play(script.end + script.rest_ns)
 
 
 class Blind:

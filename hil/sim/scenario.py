@@ -13,11 +13,11 @@ Span = tuple[int, int]
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """Ranges that a script is drawn from.
 
-    `devices`, `clients` (of each device), `nodes`; `embedded` is the share of devices whose application carries its agent.
-    `load` is how busy the devices are kept by their own answers alone. `streams`, `bursts` are shares of the clients, `late`
-    and `withdrawn` of the requests. Each kind in `faults` comes at a seed with the chance `chance`, up to `often` times.
-    `calm`: no clock, timer or execution time is far from the usual, deadlines are long, and nobody asks before the world has
-    come up. `credits` is what a node lends.
+    `devices`, `clients` (of each device), `nodes`; `embedded` is the share of devices whose application carries its agent,
+    `standby` of those with a standby agent. `load` is how busy the devices are kept by their own answers alone. `streams` and
+    `bursts` are shares of the clients, `late` and `withdrawn` of the requests. Each kind in `faults` comes at a seed with the
+    chance `chance`, up to `often` times. `calm`: no clock, timer or execution time is far from the usual, deadlines are long,
+    and nobody asks before the world has come up. `credits` is what a node lends.
     """
 
     name: str
@@ -25,6 +25,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     clients: Span = (1, 4)
     nodes: Span = (1, 3)
     embedded: float = 0.25
+    standby: float = 0.2
     load: tuple[float, float] = (0.1, 0.8)
     streams: float = 0.4
     bursts: float = 0.2

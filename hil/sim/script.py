@@ -17,23 +17,24 @@ START_NS = 1_000_000_000
 """True time at which every run begins."""
 
 FaultKind = Literal[
-    "cut", "stall", "loss", "duplicate", "disorder", "corrupt", "slow",
+    "cut", "cut-data", "stall", "loss", "duplicate", "disorder", "corrupt", "slow",
     "kill", "stop", "late", "leave",
     "suspend", "drift",
     "fail", "bad-rows", "overrun", "hang", "throttle",
 ]  # fmt: skip
 """What can go wrong.
 
-Of the way between an edge and a node (`EDGE>NODE`): `cut` connections, `stall` (nothing passes, nothing is lost), messages
-lost, doubled, out of order or damaged with the chance `amount`, `slow` by the factor `amount`. Of a process: `kill` (started
-again after `lasts_ns`, with another version of its models where `version` says so), `stop` as by SIGSTOP, `late` timers (by
-the factor `amount`), `leave` (a client closes, and comes again). Of a host: `suspend`, `drift` (its clock's rate is
-`amount` parts per million from now on). Of a process's executors: runs that `fail`, rows that fail, runs that take `amount`
-times longer with the chance of a half, a run that hangs, all runs slower by the factor `amount` (`throttle`).
+Of the way between an edge and a node (`EDGE>NODE`): `cut` connections, the one for requests alone (`cut-data`), `stall`
+(nothing passes, nothing is lost), messages lost, doubled, out of order or damaged with the chance `amount`, `slow` by the
+factor `amount`. Of a process: `kill` (started again after `lasts_ns`, with another version of its models where `version`
+says so), `stop` as by SIGSTOP, `late` timers (by the factor `amount`), `leave` (a client closes, and comes again). Of a
+host: `suspend`, `drift` (its clock's rate is `amount` parts per million from now on). Of a process's executors: runs that
+`fail`, `bad-rows`, runs that take `amount` times longer with the chance of a half, a run that hangs (until the process is
+killed for it, where `amount` is not 0), all runs slower by the factor `amount` (`throttle`).
 """
 
 
-PATH_FAULTS: tuple[FaultKind, ...] = ("cut", "stall", "loss", "duplicate", "disorder", "corrupt", "slow")
+PATH_FAULTS: tuple[FaultKind, ...] = ("cut", "cut-data", "stall", "loss", "duplicate", "disorder", "corrupt", "slow")
 EXECUTOR_FAULTS: tuple[FaultKind, ...] = ("fail", "bad-rows", "overrun", "hang", "throttle")
 
 
@@ -91,8 +92,9 @@ class Quartz(msgspec.Struct, frozen=True):
 
 
 class Device(msgspec.Struct, frozen=True):
-    """A device: its agent and the clients beside it, or one client that carries its agent (`embedded`). Its models run with
-    the relative spread `sigma`, its timers come `late_us` late in the median."""
+    """A device: its agent and the clients beside it, or one client that carries its agent (`embedded`). With `standby` there
+    is a second agent that holds the cheapest rungs. Its models run with the relative spread `sigma`, its timers come
+    `late_us` late in the median."""
 
     name: str
     clock: Quartz
@@ -101,9 +103,15 @@ class Device(msgspec.Struct, frozen=True):
     version: int
     clients: tuple[str, ...]
     embedded: bool
+    standby: bool
     max_open: int
     sigma: float
     late_us: float
+
+    @property
+    def spare(self) -> str:
+        """Name of the standby agent."""
+        return f"{self.name}.standby"
 
 
 class Place(msgspec.Struct, frozen=True):
