@@ -56,9 +56,10 @@ class NodeLives:
 
     def _came_in(self, event: Received, message: Infer, now: int) -> None:
         identity = self._identity(event.link, message)
+        rows = f"{message.rows} row{'s' * (message.rows != 1)}"
         life = Life(
             id=":".join(map(str, identity)),
-            about=f"cut {message.cut} as {message.coding}, class {message.priority}, {message.rows} row{'s' * (message.rows != 1)}",
+            about=f"cut {message.cut} as {message.coding}, class {message.priority}, {rows}",
             began_ns=now,
             arrived_ns=now,
             budget_ns=message.budget_ns,

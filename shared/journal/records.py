@@ -183,14 +183,18 @@ def decode_record(record: bytes, blanks: Blanks) -> Step:
 
 
 def raised(record: bytes) -> str:
-    """The text of what the machine raised at the step of a record; empty where it raised nothing."""
-    done = _told.decode(record).done
+    """The text of what the machine raised at the step of a record; empty where it raised nothing. Raises `JournalError`."""
+    done = told(record)
     return done if isinstance(done, str) else ""
 
 
 def told(record: bytes) -> list[tuple[str, object]] | str:
-    """The actions of a record, or the text of what was raised, as msgpack holds them: for a person to read."""
-    return _told.decode(record).done
+    """The actions of a record, or the text of what was raised, as msgpack holds them: for a person to read. Raises
+    `JournalError` for what is no record."""
+    try:
+        return _told.decode(record).done
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise JournalError(f"a record that is none: {error}") from None
 
 
 def _event(name: str, raw: msgspec.Raw, blanks: Blanks) -> Event:

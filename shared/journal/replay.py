@@ -95,8 +95,11 @@ class Replay:
         got = write_state(self.machine, self.journal.kind.known, self._fixed)
         if got == segment.state:
             return True
-        expected_tree, got_tree = (msgspec.msgpack.decode(state, type=object) for state in (segment.state, got))
-        where, expected, found = _first_other(expected_tree, got_tree, "")
+        try:
+            trees = [msgspec.msgpack.decode(state, type=object) for state in (segment.state, got)]
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise JournalError(f"a snapshot is damaged: {error}") from None
+        where, expected, found = _first_other(*trees, "")
         self.difference = Difference(segment.first, "state", f"{where} {expected!r:.200}", f"{found!r:.200}")
         return False
 
