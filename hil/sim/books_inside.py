@@ -79,6 +79,11 @@ def due_of(client: Outcomes) -> DueTimes:
     return client._due
 
 
+def greetings(client: Outcomes) -> list[int]:
+    """When the client greets agents that are not there or do not answer."""
+    return [agent.greet_ns for agent in client._agents._agents if agent.greet_ns is not None]
+
+
 def most_due(due: DueTimes) -> int:
     """How many times may be kept."""
     return due._limit

@@ -105,7 +105,7 @@ def _tasks(scenario: str, first: int, many: int | None, requests: int, shrink_s:
     for index, seed in enumerate(numbers):
         task = Task(seed, names[index % len(names)], requests, shrink_s)
         yield task
-        if index % REPEAT_EVERY == 0:
+        if many != 1 and index % REPEAT_EVERY == 0:
             yield task
 
 

@@ -86,7 +86,7 @@ class NothingLeft(Check):
             self._idle(node, sorted(node.open))
         for client in shelf.clients:
             self._nothing(client, {"requests": sorted(client.open), "outcomes not delivered": sorted(client.delivered)})
-            if client.edge is None and client.outcomes.attached and client.wake_ns is not None:
+            if client.edge is None and client.wake_ns not in {None, *inside.greetings(client.outcomes)}:
                 self.broken(client, "a wake-up is asked for, and nothing is open")
         for edge in shelf.edges:
             due = edge.broker.nodes.next_wakeup()

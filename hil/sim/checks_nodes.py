@@ -156,7 +156,8 @@ class Offsets(Check):
     the two hosts was suspended. The other side can find out only by a contradiction, and the one that was suspended
     may still have messages of the time before in its sockets. So after a suspension an interval is let be until it is
     found right again; from then on it must stay so. A suspension of less than 50 ms is not noticed by anybody, and may be
-    smaller than what the interval spans; what it spoils is let be for good.
+    smaller than what the interval spans; what it spoils is let be for good. While a process does not run nothing is
+    looked at.
     """
 
     number = 15
@@ -197,6 +198,8 @@ class Offsets(Check):
             self._look(book, edge, peer.offset, at)
 
     def _look(self, book: Book, other: Book, interval: OffsetInterval, at: int) -> None:
+        if book.host.stopped or other.host.stopped:
+            return
         own, theirs = book.host.local(at), other.host.local(at)
         jumped = max(_jumped(book, own, at), _jumped(other, theirs, at))
         low, high = inside.bounds(interval, own)

@@ -1,7 +1,8 @@
 """What happened before a rule was broken, for a person to read: times in ms, who did what, the broken rule at the end.
 
 A `Scribe` writes down the steps of clients, brokers and nodes as they are; only where something is broken are they put
-into words, and only what says something: probes, greetings that are answered and wake-ups that lead to nothing are left out.
+into words, and only what says something: probes, greetings that are answered, wake-ups that lead to nothing and what a
+process does again and again are left out.
 """
 
 from __future__ import annotations
@@ -93,10 +94,12 @@ class Scribe:
     def lines(self, most: int = SHOWN_LINES) -> list[str]:
         """The last steps in words, at most so many."""
         found: list[str] = []
+        told: set[tuple[str, str]] = set()
         for step in reversed(self._steps):
             line = _line(step, whole=not found)
-            if line:
-                found.append(line)
+            if line and (step.book.name, line) not in told:
+                told.add((step.book.name, line))
+                found.append(f"{_time(step.at)}  {line}")
             if len(found) >= most:
                 found.append("      ...")
                 break
@@ -167,7 +170,7 @@ def _line(step: Step, *, whole: bool) -> str:
     if (silent or isinstance(event, Tick)) and not (deeds or whole):
         return ""
     does = "; ".join(deeds) or "-"
-    return f"{_time(step.at)}  {step.book.name:<12} {_event(event, step.now)}  =>  {does}"
+    return f"{step.book.name:<12} {_event(event, step.now)}  =>  {does}"
 
 
 def _event(event: Event, now: int) -> str:
