@@ -1,231 +1,162 @@
-"""`headtail bench`: what headtail itself costs, beside the least that the same hops can cost.
+"""`headtail bench`: what depends on how fast and how quiet the machine is, and is therefore no test.
 
-The round trip of an identity model, from `client.infer()` to a node and back, embedded and through an agent of its own
-process, is set against a raw pyzmq echo of the same payload. All of them take turns in one run, a few hundred requests a
-turn, so that the machine's noise falls on all alike; the ratios are what counts, and a ratio is the median over the turns.
-The node and the agent run at weight, as in the demo.
+Each part has limits of its own, and a module of its own: round trips beside a raw echo (`hil.round_trips`), two streams on
+one executor (`hil.two_streams`), and what a long run leaves behind (`hil.leak`), which takes long and is asked for by name.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
-import statistics
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
-import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from edge.client import Client
-from hil.bench_plans import write_identity
-from hil.echo import EchoClient
-from hil.monitor import Monitor
-from hil.services import Service, free_ports, run_folder
+from hil import round_trips
+from hil.leak import FORMS, GROWTH, Leak, LeakRig
+from hil.monitor import Noise
+from hil.results import PhaseResult
+from hil.two_streams import StreamsRig
+from hil.two_streams_rules import LESSER, STRICT, TwoStreams
 from hil.weight import add_weight
-from shared.errors import HeadtailError
-from shared.lateness import LatenessFigures
-from shared.request import Answer, Array
-from shared.settings import AgentGroup, CloudSettings, EdgeSettings, Link, NodeAddress, NodeGroup
 
-SIZES = {"4 KB": 4096, "147 KB": 147_456, "590 KB": 589_824}
-WAYS = ("echo", "embedded", "embedded, insured", "agent")
-DEADLINE_MS = 1000.0
-Samples = np.ndarray[tuple[int], np.dtype[np.float64]]
-LIMITS = {("147 KB", "embedded"): (3.0, 4.0)}
-"""Largest ratios to the echo at p50 and p99 that are accepted."""
+STRETCH = 50_000
+LEAST_STRETCHES = 4
+
+Progress = Callable[[str], None]
 
 
-class Figure(msgspec.Struct, frozen=True):
-    """Round trips of one way at one size: microseconds, and the median over the turns of the ratio to the echo's turn."""
+class Part(StrEnum):
+    """What can be measured."""
 
-    size: str
-    way: str
-    p50_us: float
-    p99_us: float
-    ratio_p50: float
-    ratio_p99: float
+    ROUND_TRIPS = "round-trips"
+    STREAMS = "streams"
+    LEAK = "leak"
 
 
-class Report(msgspec.Struct, frozen=True):
-    """All figures, and how late a 1 ms timer of the machine came meanwhile."""
-
-    figures: tuple[Figure, ...]
-    machine: LatenessFigures
-    requests: int
-    turns: int
-
-
-def measure(turns: int, requests: int, progress: Callable[[str], None]) -> Report:
-    """Measure every way at every size in `turns` turns of `requests` each."""
-    samples: dict[tuple[str, str], list[Samples]] = {}
-    with tempfile.TemporaryDirectory() as folder, Monitor(1.0) as monitor:
-        for size, nbytes in SIZES.items():
-            with _ways(Path(folder) / str(nbytes), nbytes) as ways:
-                for ask in ways.values():
-                    _turn(ask, requests)
-                for turn in range(turns):
-                    progress(f"{size}, turn {turn + 1} of {turns}")
-                    for way, ask in ways.items():
-                        samples.setdefault((size, way), []).append(_turn(ask, requests))
-        machine = monitor.take()
-    figures = [_figure(size, way, samples[size, way], samples[size, "echo"]) for size in SIZES for way in WAYS]
-    return Report(tuple(figures), machine, requests, turns)
+def play_streams(frames: int, progress: Progress) -> TwoStreams:
+    """Both streams, `frames` strict ones in each act."""
+    with (
+        tempfile.TemporaryDirectory(prefix="headtail-streams-") as folder,
+        StreamsRig(Path(folder), Noise()) as rig,
+    ):
+        return rig.play_all(frames, progress)
 
 
-def _turn(ask: Callable[[], None], requests: int) -> Samples:
-    took = np.empty(requests)
-    for i in range(requests):
-        began = time.perf_counter()
-        ask()
-        took[i] = time.perf_counter() - began
-    return took * 1e6
+def run_leaks(requests: int, progress: Progress) -> list[Leak]:
+    """Both forms, `requests` each."""
+    stretch = max(1, min(STRETCH, requests // LEAST_STRETCHES))
+    found: list[Leak] = []
+    for form in FORMS:
+        with tempfile.TemporaryDirectory(prefix="headtail-leak-") as folder, LeakRig(form, Path(folder)) as rig:
+            found.append(rig.run(requests, stretch, progress))
+    return found
 
 
-def _figure(size: str, way: str, turns: list[Samples], floor: list[Samples]) -> Figure:
-    def ratio(q: float) -> float:
-        return statistics.median(
-            float(np.percentile(mine, q) / np.percentile(theirs, q)) for mine, theirs in zip(turns, floor, strict=True)
-        )
-
-    every = np.concatenate(turns)
-    p50, p99 = (float(np.percentile(every, q)) for q in (50, 99))
-    return Figure(size, way, p50, p99, ratio(50), ratio(99))
-
-
-@contextmanager
-def _ways(folder: Path, nbytes: int) -> Generator[dict[str, Callable[[], None]]]:
-    folder.mkdir()
-    plain = write_identity(folder, "plain", nbytes, insured=False)
-    insured = write_identity(folder, "insured", nbytes, insured=True)
-    echo_port, node_port = free_ports(2)
-    node_at = f"tcp://127.0.0.1:{node_port}"
-    sockets = run_folder()
-    with ExitStack() as stack:
-        models = (str(plain), str(insured))
-        node = Service(
-            "node", "cloud", CloudSettings(node=NodeGroup(name="node", endpoint=node_at, models=models)), folder
-        )
-        edge = EdgeSettings(
-            agent=AgentGroup(name="agent", endpoint=f"ipc://{sockets}/agent", models=models),
-            nodes=(NodeAddress(name="node", endpoint=node_at),),
-            link=Link(rate_mbit=10_000.0, rtt_ms=0.2),
-        )
-        agent = Service("agent", "edge", edge, folder)
-        for service in (node, agent):
-            stack.callback(service.end)
-            service.start()
-        echo_at = f"tcp://127.0.0.1:{echo_port}"
-        stack.enter_context(_echo_server(echo_at))
-        echo = stack.enter_context(EchoClient(echo_at))
-        own = msgspec.structs.replace(edge, agent=msgspec.structs.replace(edge.agent, name="embedded"))
-        embedded = stack.enter_context(Client.embedded(own))
-        through = stack.enter_context(Client(edge.agent.endpoint))
-        x = np.random.default_rng(1).random((1, nbytes // 4), np.float32)
-        payload = memoryview(x.tobytes())
-        ways: dict[str, Callable[[], None]] = {
-            "echo": lambda: echo.ask(payload),
-            "embedded": _asker(embedded, "plain", x),
-            "embedded, insured": _asker(embedded, "insured", x),
-            "agent": _asker(through, "plain", x),
-        }
-        for ask in (ways["embedded"], ways["embedded, insured"], ways["agent"]):
-            _until_answered(ask, (node, agent))
-        yield ways
-
-
-@contextmanager
-def _echo_server(endpoint: str) -> Generator[None]:
-    command = [sys.executable, "-m", "hil.weight", sys.executable, "-m", "hil.echo", endpoint]
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603 -- our own module
-    try:
-        yield
-    finally:
-        try:
-            process.wait(5)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _asker(client: Client, model: str, x: Array) -> Callable[[], None]:
-    def ask() -> None:
-        outcome = client.infer(x, DEADLINE_MS, model=model)
-        if not isinstance(outcome, Answer) or outcome.source != "cloud":
-            raise HeadtailError(f"the bench asked the node and got {outcome}")
-
-    return ask
-
-
-def _until_answered(ask: Callable[[], None], services: tuple[Service, ...], within_s: float = 60.0) -> None:
-    """Ask until the node answers: it may still be loading."""
-    end = time.monotonic() + within_s
-    while True:
-        for service in services:
-            service.check()
-        try:
-            return ask()
-        except HeadtailError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.05)
-
-
-def _kept(figure: Figure) -> bool:
-    p50, p99 = LIMITS.get((figure.size, figure.way), (math.inf, math.inf))
-    return figure.ratio_p50 <= p50 and figure.ratio_p99 <= p99
-
-
-def _show(report: Report, console: Console) -> bool:
-    table = Table(title=f"Round trips, {report.turns} turns of {report.requests}; ratios are medians over the turns")
-    for column, justify in (("payload", "left"), ("way", "left"), ("p50 µs", "right"), ("p99 µs", "right")):
-        table.add_column(column, justify=justify)  # type: ignore[arg-type]
-    table.add_column("p50 / echo", justify="right")
-    table.add_column("p99 / echo", justify="right")
-    good = True
-    for f in report.figures:
-        held = _kept(f)
-        good = good and held
-        style = None if held else "bold red"
-        table.add_row(
-            f.size, f.way, f"{f.p50_us:.0f}", f"{f.p99_us:.0f}", f"{f.ratio_p50:.2f}", f"{f.ratio_p99:.2f}", style=style
-        )
+def show_streams(report: TwoStreams, console: Console) -> bool:
+    """Show every act; whether all rules hold."""
+    load = STRICT.load + LESSER.load
+    table = Table(title=f"Two streams on one executor, {load:.0%} of it theirs")
+    for column in ("act", "stream", "frames", "on time", "late", "missed", "rejected", "p50 ms", "p99 ms", "machine"):
+        table.add_column(column, justify="left" if column in ("act", "stream", "machine") else "right")
+    for played in report.acts:
+        for name, result in ((STRICT.name, played.strict), (LESSER.name, played.lesser)):
+            if result is not None:
+                table.add_row(played.act.title if result is played.strict else "", name, *_cells(result))
     console.print(table)
-    machine = report.machine
-    console.print(
-        f"The machine's own 1 ms timer was late by {machine.p50_ms:.2f} ms (p50), {machine.p99_ms:.2f} ms (p99) meanwhile."
+    for rule in report.rules:
+        style = None if rule.holds or not rule.judged else "bold red"
+        console.print(f"{rule.word}: {rule.phase}{': ' if rule.phase else ''}{rule.expected}: {rule.told}", style=style)
+    console.print(f"Two streams: {report.words}.")
+    return report.holds
+
+
+def _cells(result: PhaseResult) -> tuple[str, ...]:
+    return (
+        str(result.frames),
+        f"{result.on_time_share:.1%}",
+        str(result.late),
+        str(result.missed),
+        str(result.rejected),
+        f"{result.p50_ms:.1f}",
+        f"{result.p99_ms:.1f}",
+        result.marks,
     )
-    for f in report.figures:
-        most = LIMITS.get((f.size, f.way))
-        if most is not None:
-            kept = "kept" if _kept(f) else "EXCEEDED"
-            limit = f"at most {most[0]:g} times the echo at p50 and {most[1]:g} times at p99"
-            console.print(f"Limit for {f.way}, {f.size}: {limit}: {kept}.")
+
+
+def show_leaks(leaks: list[Leak], console: Console) -> bool:
+    """Show each process at the end of the first and of the last stretch; whether nothing was left and memory held still."""
+    table = Table(title="After a long run, at rest")
+    for column in ("form", "process", "requests", "resident MB", "growth", "descriptors", "threads"):
+        table.add_column(column, justify="left" if column in ("form", "process") else "right")
+    for leak in leaks:
+        for name, samples in leak.samples.items():
+            first, last, before, after = samples[0], samples[-1], leak.before[name], leak.after[name]
+            style = None if leak.growth[name] < GROWTH else "bold red"
+            table.add_row(
+                leak.form,
+                name,
+                f"{first.requests} to {last.requests}",
+                f"{first.resident_kb / 1024:.1f} to {last.resident_kb / 1024:.1f}",
+                f"{leak.growth[name]:.2%}",
+                f"{before.descriptors}, {after.descriptors} after",
+                f"{before.threads}, {after.threads} after",
+                style=style,
+            )
+    console.print(table)
+    for leak in leaks:
+        outcomes = ", ".join(f"{count} {kind}" for kind, count in leak.outcomes.items())
+        console.print(f"{leak.form}: {leak.seconds:.0f} s; {outcomes}.")
+        for words in leak.broken:
+            console.print(f"  LEFT: {words}", style="bold red")
+    good = all(leak.within and not leak.broken for leak in leaks)
+    limit = "kept" if good else "EXCEEDED"
+    console.print(
+        f"Limit: resident memory grows by less than {GROWTH:.0%} after the first stretch, nothing is left: {limit}."
+    )
     return good
 
 
 def main(
-    turns: Annotated[int, typer.Option(min=1, max=1000, help="Turns of every way.")] = 12,
-    requests: Annotated[int, typer.Option(min=10, max=100_000, help="Requests in a turn.")] = 300,
+    only: Annotated[
+        list[Part] | None,
+        typer.Option(help="What to measure, may be given several times. Without it: round-trips and streams."),
+    ] = None,
+    turns: Annotated[int, typer.Option(min=1, max=1000, help="Round trips: turns of every way.")] = 12,
+    requests: Annotated[int, typer.Option(min=10, max=100_000, help="Round trips: requests in a turn.")] = 300,
+    frames: Annotated[int, typer.Option(min=30, max=100_000, help="Streams: strict frames in an act.")] = 300,
+    outcomes: Annotated[int, typer.Option(min=100, max=1_000_000_000, help="Leak: requests of each form.")] = 1_000_000,
     report: Annotated[Path | None, typer.Option("--json", help="Write the figures here.")] = None,
 ) -> None:
-    """Measure the round trip through headtail beside a raw echo of the same payload. Exit status 1 over the limits."""
+    """Measure headtail on this machine: round trips beside a raw echo, two streams on one executor, and, asked for by name,
+    what a million requests leave behind. Exit status 1 over a limit."""
     console = Console()
     add_weight()
+    parts = only or [Part.ROUND_TRIPS, Part.STREAMS]
+    tree: dict[str, object] = {"cpus": os.cpu_count(), "python": sys.version.split()[0]}
+    good = True
     with console.status("starting") as status:
-        figures = measure(turns, requests, status.update)
+        if Part.ROUND_TRIPS in parts:
+            figures = round_trips.measure(turns, requests, status.update)
+            tree |= msgspec.to_builtins(figures)
+            good &= round_trips.show(figures, console)
+        if Part.STREAMS in parts:
+            streams = play_streams(frames, status.update)
+            tree["streams"] = msgspec.to_builtins(streams)
+            good &= show_streams(streams, console)
+        if Part.LEAK in parts:
+            leaks = run_leaks(outcomes, console.print)
+            tree["leak"] = msgspec.to_builtins(leaks)
+            good &= show_leaks(leaks, console)
     if report is not None:
-        tree = msgspec.to_builtins(figures) | {"cpus": os.cpu_count(), "python": sys.version.split()[0]}
         report.write_text(json.dumps(tree, indent=1) + "\n", encoding="utf-8")
-    if not _show(figures, console):
+    if not good:
         raise typer.Exit(1)

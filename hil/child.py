@@ -39,6 +39,11 @@ class LineChild:
         self.close()
 
     @property
+    def pid(self) -> int:
+        """Its process's number."""
+        return self._process.pid
+
+    @property
     def ended(self) -> bool:
         """Whether the process has gone."""
         return self._process.poll() is not None

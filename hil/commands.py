@@ -38,7 +38,7 @@ COMMANDS = (
     ),
     Command(
         "bench",
-        "Measure the round trip through headtail beside a raw echo.",
+        "Measure round trips beside a raw echo, two streams on one executor, what a long run leaves behind.",
         "hil.bench:main",
         extra="dev",
         requires=("zmq", "onnxruntime", "onnx", "msgpack"),

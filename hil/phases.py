@@ -14,8 +14,9 @@ from msgspec import Meta
 
 from hil.shaping import Shape
 
-Kind = Literal["control", "good", "slow", "stalled", "one-killed", "both-killed", "nodes-back", "split"]
-"""What a phase is for; the verdict has a rule for some of them."""
+Kind = Literal["control", "good", "slow", "stalled", "one-killed", "both-killed", "nodes-back", "split", "beside"]
+"""What a phase is for; the verdict has a rule for some of them. `beside`: another stream runs beside the one that is
+judged (`hil.two_streams`)."""
 
 NODES = ("cloud-a", "cloud-b")
 """The two nodes, which are the proxy's routes as well."""

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
@@ -29,12 +30,20 @@ END_S = 5.0
 class Service:
     """One `headtail VERB --config FILE`, started anew as often as wanted. `folder` takes its settings and its output."""
 
-    def __init__(self, name: str, verb: str, settings: EdgeSettings | CloudSettings, folder: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        verb: str,
+        settings: EdgeSettings | CloudSettings,
+        folder: Path,
+        program: Sequence[str] = HEADTAIL,
+    ) -> None:
+        """`program` takes the verb in place of the command `headtail`."""
         self.name = name
         config = folder / f"{name}.toml"
         config.write_text(to_toml(settings), encoding="utf-8")
         self.log = folder / f"{name}.log"
-        self._command = [sys.executable, "-m", "hil.weight", *HEADTAIL, verb, "--config", str(config)]
+        self._command = [sys.executable, "-m", "hil.weight", *program, verb, "--config", str(config)]
         self._process: subprocess.Popen[bytes] | None = None
         self._said_before = 0
 

@@ -58,5 +58,9 @@ def test_codecs_count_by_row(plan: Plan) -> None:
     assert slowness.decode_ns("c", 1, "int8", 2, 10**9) == 2 * 2 * 15_000
 
 
+def test_rows_that_came_as_arrays_wait_for_no_decoding(plan: Plan) -> None:
+    assert Slowness(500.0, {"c": plan}, "edge").decode_ns("c", 0, "", 1, 10**9) == 0
+
+
 def test_an_empty_range_runs_nothing(plan: Plan) -> None:
     assert Slowness(3.0, {"c": plan}, "edge").run_ns("c", SegmentRange(0, 1, 1), 1, 10**9) == 0

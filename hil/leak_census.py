@@ -1,0 +1,112 @@
+"""How much a machine holds: every container that can be reached from it, and what ought to be none of at rest.
+
+The objects are walked from their root by the names of their attributes, so that a container that is added tomorrow is
+counted tomorrow, without a list of names that somebody forgets. What a standard container holds for a bounded while is
+left out: a deque with a limit of its own, and a counter of words.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping
+from typing import cast
+
+import msgspec
+
+from edge.due import DueTimes
+from edge.register import Register
+from shared.memory import Arena
+from shared.queue import DeadlineQueue
+from shared.running import Running
+
+OURS = ("shared.", "edge.", "cloud.", "hil.")
+BOUNDED = frozenset({"_sorted", "sorted", "records"})
+"""Attributes that take long to find their bounds: a window of samples that is kept sorted beside its deque, and the last
+steps that a journal keeps."""
+
+
+class Census(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`left`: leases, runs, jobs, open requests and their timers, all of them 0 at rest. `sizes`: entries of containers,
+    by the path of attributes that leads to them, those of equal path together."""
+
+    left: dict[str, int]
+    sizes: dict[str, int]
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing is under way."""
+        return not any(self.left.values())
+
+    def grown(self, before: Census, more: int) -> dict[str, tuple[int, int]]:
+        """The containers that hold over `more` entries more than `before`: both sizes by path."""
+        return {
+            path: (before.sizes.get(path, 0), size)
+            for path, size in self.sizes.items()
+            if size - before.sizes.get(path, 0) > more and path.rpartition(".")[2] not in BOUNDED
+        }
+
+
+def take_census(root: object) -> Census:
+    """Count what `root` holds. It may change meanwhile, if only one thread at a time does so."""
+    left: Counter[str] = Counter(leases=0, runs=0, jobs=0, requests=0, timers=0)
+    sizes: Counter[str] = Counter()
+    seen: set[int] = set()
+    waiting: list[tuple[str, object]] = [(type(root).__name__, root)]
+    while waiting:
+        path, value = waiting.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        _count_left(value, left)
+        items = _items(value)
+        if items is None:
+            waiting += [(f"{path}.{name}", part) for name, part in _parts(value)]
+            continue
+        if not isinstance(value, tuple | Counter) and getattr(value, "maxlen", None) is None:
+            sizes[path] += len(items)
+        waiting += [(f"{path}[]", item) for item in items if not isinstance(item, int | float | str | bytes)]
+    return Census(dict(left), dict(sizes))
+
+
+def _items(value: object) -> list[object] | None:
+    """What a container holds; None where it is none."""
+    if isinstance(value, dict):
+        return list(cast(Mapping[object, object], value).values())
+    if isinstance(value, list | set | frozenset | deque | tuple):
+        return list(cast(Iterable[object], value))
+    return None
+
+
+def _count_left(value: object, left: Counter[str]) -> None:
+    match value:
+        case Arena():
+            left["leases"] += value.in_use()
+        case Running():
+            left["runs"] += len(value)
+        case DeadlineQueue():
+            left["jobs"] += len(value)
+        case Register():
+            left["requests"] += len(value)
+        case DueTimes():
+            left["timers"] += len(value)
+        case _:
+            pass
+
+
+def _parts(value: object) -> Iterator[tuple[str, object]]:
+    owner = getattr(value, "__self__", None)
+    if owner is not None and type(value).__name__ == "method":
+        yield "self", owner
+        return
+    kind = type(value)
+    if not kind.__module__.startswith(OURS):
+        return
+    names: dict[str, None] = dict.fromkeys(getattr(value, "__dict__", {}))
+    for base in kind.__mro__:
+        slots: object = base.__dict__.get("__slots__", ())
+        names |= dict.fromkeys((slots,) if isinstance(slots, str) else cast(tuple[str, ...], slots))
+    names |= dict.fromkeys(cast(tuple[str, ...], getattr(kind, "__struct_fields__", ())))
+    for name in names:
+        part = getattr(value, name, None)
+        if part is not None:
+            yield name, part

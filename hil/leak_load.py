@@ -1,0 +1,206 @@
+"""The application of a leak run, in a process of its own: `python -m hil.leak_load ARRANGEMENT`.
+
+Each line on its standard input is an `Order`, answered by one line, an `Account`, once everything that was ordered is over:
+no request is open, and what the collector can find is gone. Three threads ask: one keeps many requests open, one blocks,
+one is an asyncio loop. Of the requests some are withdrawn, some can only miss their deadline, some are frames of a stream
+in which the latest wins. Nothing is kept of a request that is over, or this process would grow by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import random
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from edge.client import Client
+from edge.outcomes import Counts
+from edge.tickets import OutcomeFuture
+from hil.leak_census import Census, take_census
+from hil.small_plans import make_images
+from shared.errors import HeadtailError
+from shared.request import Array
+
+PATIENCE_S = 60.0
+SHARES = (0.94, 0.03, 0.03)
+"""Of the requests, by the three threads: many open, blocking, asyncio."""
+
+OPEN = 16
+"""Requests that the first thread keeps open: admission looks at all of them for each, so that many more would be slower."""
+
+TOGETHER = 8
+DEADLINES_MS = (5.0, 10.0, 20.0, 100.0)
+HOPELESS_MS = 0.4
+WITHDRAWN, LATER, HOPELESS, STREAMED = 0.06, 0.10, 0.16, 0.30
+"""Shares of the requests that are withdrawn at once, withdrawn later, or hopeless, and of frames, each on top of those
+before it."""
+
+
+class Arrangement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Either `settings`, the file of an embedded agent, or `endpoint`, that of an agent; and the models to ask for."""
+
+    models: tuple[str, ...]
+    settings: str = ""
+    endpoint: str = ""
+    seed: int = 0
+
+
+class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`open` the client, `ask` for `count` outcomes, open and close `count` more clients one after the other (`churn`; not
+    where the agent is embedded), `close` the client."""
+
+    do: Literal["open", "ask", "churn", "close"]
+    count: int = 0
+
+
+class Account(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the client counted, what it holds, and the names of the threads there are."""
+
+    counts: Counts
+    census: Census
+    threads: tuple[str, ...]
+
+
+class Application:
+    """One client and those who ask it."""
+
+    def __init__(self, arrangement: Arrangement) -> None:
+        self._arrangement = arrangement
+        self._images = make_images(16, arrangement.seed)
+        self._rounds = 0
+        self._client: Client | None = None
+        self._counts = Counts()
+
+    def obey(self, order: Order) -> Account:
+        """Do as is told, and tell what is left."""
+        if order.do == "open":
+            self._client = self._connect("leak")
+        elif order.do == "ask":
+            self._ask(order.count)
+        elif order.do == "churn":
+            for number in range(order.count):
+                with self._connect(f"leak-{number}") as client:
+                    client.infer(self._images[0], 1000.0, model=self._arrangement.models[0])
+        elif self._client is not None:
+            self._client.close()
+            self._counts, self._client = self._client.stats(), None
+        return self._account()
+
+    def _connect(self, name: str) -> Client:
+        if self._arrangement.settings:
+            return Client.embedded(Path(self._arrangement.settings), name=name)
+        client = Client(self._arrangement.endpoint, name=name)
+        if not client.wait_attached(PATIENCE_S):
+            raise HeadtailError(f"the agent cannot be reached at {self._arrangement.endpoint}")
+        return client
+
+    def _ask(self, count: int) -> None:
+        client = self._client
+        if client is None:
+            raise HeadtailError("there is no client yet")
+        self._rounds += 1
+        parts = [round(count * share) for share in SHARES]
+        parts[0] += count - sum(parts)
+        errors: list[BaseException] = []
+        works = (self._many, self._blocking, self._coroutines)
+        threads = [
+            threading.Thread(target=_caught, args=(errors, work, client, part, f"{self._rounds} {number}"))
+            for number, (work, part) in enumerate(zip(works, parts, strict=True))
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if errors:
+            raise errors[0]
+        end = time.monotonic() + PATIENCE_S
+        while client.stats().open:
+            if time.monotonic() > end:
+                raise HeadtailError(f"{client.stats().open} requests are still open after {PATIENCE_S:g} s")
+            time.sleep(0.01)
+
+    def _many(self, client: Client, count: int, seed: str) -> None:
+        rng = random.Random(f"{self._arrangement.seed} {seed}")
+        waiting: deque[OutcomeFuture] = deque()
+        first = self._arrangement.models[0]
+        with client.stream(period_ms=5, deadline_ms=20, latest_wins=True, model=first) as stream:
+            for _ in range(count):
+                draw, image = rng.random(), rng.choice(self._images)
+                if HOPELESS <= draw < STREAMED:
+                    waiting.append(stream.submit(image))
+                else:
+                    deadline_ms = HOPELESS_MS if LATER <= draw < HOPELESS else rng.choice(DEADLINES_MS)
+                    future = client.submit(image, deadline_ms, model=rng.choice(self._arrangement.models))
+                    waiting.append(future)
+                    if draw < WITHDRAWN:
+                        future.cancel()
+                    elif draw < LATER:
+                        rng.choice(waiting).cancel()
+                while len(waiting) >= OPEN:
+                    _end(waiting.popleft())
+            while waiting:
+                _end(waiting.popleft())
+
+    def _blocking(self, client: Client, count: int, seed: str) -> None:
+        rng = random.Random(f"{self._arrangement.seed} {seed}")
+        for _ in range(count):
+            client.infer(rng.choice(self._images), rng.choice(DEADLINES_MS), model=rng.choice(self._arrangement.models))
+
+    def _coroutines(self, client: Client, count: int, seed: str) -> None:
+        asyncio.run(_gathered(client, self._images, self._arrangement.models, count, random.Random(seed)))
+
+    def _account(self) -> Account:
+        gc.collect()
+        if self._client is not None:
+            self._counts = self._client.stats()
+        names = tuple(sorted(thread.name for thread in threading.enumerate()))
+        return Account(self._counts, take_census(self._client), names)
+
+
+async def _gathered(
+    client: Client, images: Sequence[Array], models: Sequence[str], count: int, rng: random.Random
+) -> None:
+    for start in range(0, count, TOGETHER):
+        tasks = [
+            asyncio.ensure_future(client.ainfer(rng.choice(images), rng.choice(DEADLINES_MS), model=rng.choice(models)))
+            for _ in range(min(TOGETHER, count - start))
+        ]
+        await asyncio.sleep(0)
+        tasks[rng.randrange(len(tasks))].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _end(future: OutcomeFuture) -> None:
+    try:
+        future.result(PATIENCE_S)
+    except CancelledError:
+        return
+
+
+def _caught(errors: list[BaseException], work: Callable[..., None], *arguments: object) -> None:
+    try:
+        work(*arguments)
+    except BaseException as error:
+        errors.append(error)
+
+
+def main() -> None:
+    """Obey orders until the input ends."""
+    application = Application(msgspec.json.decode(sys.argv[1], type=Arrangement))
+    for line in sys.stdin.buffer:
+        account = application.obey(msgspec.json.decode(line, type=Order))
+        os.write(sys.stdout.fileno(), msgspec.json.encode(account) + b"\n")
+
+
+if __name__ == "__main__":
+    main()
