@@ -128,7 +128,8 @@ class CloudWay:
         route = facts.route
         head_ns = 0
         if facts.head is not None and index not in open_.encoded:
-            head_ns = self._scheduler.predicted_wait(now) + self._scheduler.latency.typical(facts.head, rows)
+            wait_ns = self._scheduler.predicted_wait(now, open_.request.priority)
+            head_ns = wait_ns + self._scheduler.latency.typical(facts.head, rows)
         nbytes = (route.bytes_up + route.bytes_down) * rows
         node_ns = node.wait_ns + facts.tail_ns * rows
         typical = now + head_ns + node.estimate.network_ns(nbytes) + node_ns

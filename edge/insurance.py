@@ -157,7 +157,7 @@ class Insurance:
 
     def _typical(self, open_: Open, rung: Rung, before_ns: int, now: int) -> int:
         key = self._keys[open_.request.plan, rung.program]
-        wait = self._scheduler.predicted_wait(now)
+        wait = self._scheduler.predicted_wait(now, open_.request.priority)
         return now + wait + before_ns + self._scheduler.latency.typical(key, open_.request.rows)
 
 

@@ -5,7 +5,8 @@ comes, and deferral collapses with many models on few devices). It is a prefix o
 then the next ones, as long as
 
 * the rows stay within the largest batch;
-* the whole batch is predicted to end by the earliest deadline in it;
+* the whole batch is predicted to end by the earliest deadline in it, and, where promised work is in it, by that work's
+  deadline even pessimistically: nobody joins a promise at its expense;
 * joining pays: the bigger launch adds less time than a launch of its own would take. On a CPU it often does not.
 """
 
@@ -17,23 +18,30 @@ from shared.latency import Latency
 from shared.queue import Job
 
 
+NEVER_NS = 1 << 62
+
+
 def form(jobs: Iterable[Job], latency: Latency, now: int, max_rows: int) -> list[Job]:
     """The jobs of the next launch. `jobs` are compatible and in order, and the first is known to fit by itself."""
     batch: list[Job] = []
     rows = 0
     duration = 0
-    deadline = 0
+    deadline = promised = NEVER_NS
     for job in jobs:
         alone = latency.typical(job.key, job.rows)
-        if not batch:
-            batch, rows, duration, deadline = [job], job.rows, alone, job.deadline_ns
-            continue
-        if rows + job.rows > max_rows:
-            break
-        together = max(latency.typical(batch[0].key, rows + job.rows), duration)
-        earliest = min(deadline, job.deadline_ns)
-        if together - duration > alone or now + together > earliest:
-            break
+        if batch:
+            if rows + job.rows > max_rows:
+                break
+            together = max(latency.typical(batch[0].key, rows + job.rows), duration)
+            if together - duration > alone or now + together > min(deadline, job.deadline_ns):
+                break
+            due = min(promised, job.deadline_ns) if job.promised else promised
+            if due != NEVER_NS and now + latency.pessimistic(batch[0].key, rows + job.rows) > due:
+                break
+        else:
+            together = alone
         batch.append(job)
-        rows, duration, deadline = rows + job.rows, together, earliest
+        rows, duration, deadline = rows + job.rows, together, min(deadline, job.deadline_ns)
+        if job.promised:
+            promised = min(promised, job.deadline_ns)
     return batch

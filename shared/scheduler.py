@@ -28,7 +28,7 @@ from shared.memory import Arena, PoolKey
 from shared.plan import Plan
 from shared.queue import DeadlineQueue, Job
 from shared.reserve import Promise, first_broken, keep
-from shared.running import Launch, Running
+from shared.running import NEVER_NS, Launch, Running
 from shared.settings import Batching, Execution, Scheduling
 from shared.slots import Side, rows_bound, slot_plan
 from shared.streams import Streams
@@ -72,6 +72,8 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
 
 
 NOTHING = Decision()
+LEAST = 1 << 30
+"""A class below all others."""
 
 
 class Scheduler:
@@ -97,6 +99,8 @@ class Scheduler:
         self._queue = DeadlineQueue(max_queued)
         self._running = Running(executors)
         self._runs = 0
+        self._expiry_ns = NEVER_NS
+        """When the next waiting job can no longer be on time; too early where that job has left."""
 
     # --- what comes in ----------------------------------------------------------------------------------------------
 
@@ -122,7 +126,10 @@ class Scheduler:
 
     def submit(self, job: Job) -> bool:
         """Queue a job; False where the queue is full. Admission is the owner's, by `can_promise`."""
-        return self._queue.push(job)
+        if not self._queue.push(job):
+            return False
+        self._expiry_ns = min(self._expiry_ns, self._too_late(job))
+        return True
 
     def hasten(self, job: int) -> None:
         """A job that was put off may begin at once."""
@@ -171,12 +178,14 @@ class Scheduler:
             runs.append(run)
         return Decision(tuple(runs), tuple(expired))
 
-    def predicted_wait(self, now: int) -> int:
-        """How long a new job of the least class would typically wait for an executor, in nanoseconds."""
+    def predicted_wait(self, now: int, priority: int = LEAST) -> int:
+        """How long a new job of this class would typically wait for an executor, behind what runs and what waits and is as
+        important, in nanoseconds."""
         free = self._running.likely_free_at(now)
         wait = min(free) - now
         if self._queue:
-            wait += sum(self.latency.typical(job.key, job.rows) for job in self._queue.all()) // len(free)
+            ahead = (j for j in self._queue.all() if j.priority <= priority)
+            wait += sum(self.latency.typical(j.key, j.rows) for j in ahead) // len(free)
         return wait
 
     def next_wakeup(self, now: int) -> int | None:
@@ -185,9 +194,7 @@ class Scheduler:
         overdue = self._running.next_overdue()
         if not self._queue:
             return overdue
-        put_off = self._queue.deferred()
-        times = [overdue, *(self._too_late(job) for job in (*self._queue.heads(now), *put_off))]
-        times += [job.earliest_ns for job in put_off if job.earliest_ns > now]
+        times = [overdue, self._expiry_ns, *(j.earliest_ns for j in self._queue.deferred() if j.earliest_ns > now)]
         if self.streams and self._running.idle():
             times.append(self.streams.next_lapse(self.latency, now))
         return min((at for at in times if at is not None), default=None)
@@ -248,9 +255,17 @@ class Scheduler:
         return tuple(job for number in lost if (job := self._queue.remove(number)) is not None)
 
     def _give_up(self, now: int) -> list[Job]:
-        late = [j for j in self._queue.all() if now + self.latency.typical(j.key, j.rows) > j.deadline_ns]
+        late: list[Job] = []
+        soonest = NEVER_NS
+        for job in self._queue.all():
+            too_late = self._too_late(job)
+            if now >= too_late:
+                late.append(job)
+            elif too_late < soonest:
+                soonest = too_late
         for job in late:
             self._queue.remove(job.id)
+        self._expiry_ns = soonest
         return late
 
     def _next(self, executor: int, now: int) -> Run | None:

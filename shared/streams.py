@@ -137,7 +137,7 @@ class Streams:
 
     def expected(self, latency: Latency, priority: int, until_ns: int, now: int) -> list[Promise]:
         """Frames that are due before `until_ns` and have not come, of granted streams of class `priority` and of more
-        important ones. A frame that came no more in time is not expected any longer."""
+        important ones. A frame is expected as long as it would typically still be in time."""
         found: list[Promise] = []
         for stream in self._streams.values():
             source = stream.source
@@ -145,7 +145,7 @@ class Streams:
                 continue
             duration = _duration(source, stream.granted, latency)
             late = max(stream.came)
-            for due in self._dues(stream, duration, now):
+            for due in self._dues(stream, latency, now):
                 if due + late >= until_ns:
                     break
                 release = max(now, due + late)
@@ -159,17 +159,19 @@ class Streams:
         lapses: list[int] = []
         for stream in self._streams.values():
             if stream.granted is not None and stream.due_ns is not None:
-                source = stream.source
-                duration = _duration(source, stream.granted, latency)
-                lapses += [due + source.deadline_ns - duration + 1 for due in self._dues(stream, duration, now)][:1]
+                typical = latency.typical(stream.source.ways[stream.granted], stream.source.rows)
+                due = next(iter(self._dues(stream, latency, now)), None)
+                if due is not None:
+                    lapses.append(due + stream.source.deadline_ns - typical + 1)
         return min(lapses, default=None)
 
-    def _dues(self, stream: _Stream, duration: int, now: int) -> Iterator[int]:
+    def _dues(self, stream: _Stream, latency: Latency, now: int) -> Iterator[int]:
         """When the next frames are due that may still come in time."""
         source, last = stream.source, stream.due_ns
-        if last is None:
+        if last is None or stream.granted is None:
             return
-        first = max(1, -(-(now + duration - source.deadline_ns - last) // source.period_ns))
+        typical = latency.typical(source.ways[stream.granted], source.rows)
+        first = max(1, -(-(now + typical - source.deadline_ns - last) // source.period_ns))
         if first > MISSED_FRAMES:
             return
         for count in range(first, first + FRAMES_AHEAD):

@@ -85,10 +85,24 @@ def test_the_device_idles_before_a_frame_that_is_expected_and_no_longer_when_it_
     pair.ask(make_input(), 10, plan=strict, stream=1, priority=0)
     pair.run(30)
     pair.ask(make_input(), 50, plan=long, priority=2)
-    pair.run(100 / 3 - 30 + 5.7)
+    pair.run(100 / 3 - 30 + 6.0)
     assert [run.contract for run in pair.edge.launched] == [strict]
     pair.run(0.2)
     assert [run.contract for run in pair.edge.launched] == [strict, long]
+
+
+def test_an_important_frame_is_not_refused_for_lesser_work_that_waits() -> None:
+    plans, strict, long = two_plans(8.7, 10.6)
+    pair = Pair(plans, EdgeSettings())
+    pair.run(1)
+    pair.ask(make_input(), 90, plan=long, priority=2)
+    pair.ask(make_input(), 90, plan=long, priority=2)
+    pair.ask(make_input(), 90, plan=long, priority=2)
+    pair.run(10.7)
+    frame = pair.ask(make_input(), 20.5, plan=strict, priority=0)
+    assert pair.broker.scheduler.predicted_wait(pair.now, 0) < pair.broker.scheduler.predicted_wait(pair.now)
+    pair.run(40)
+    assert pair.answer(frame).on_time
 
 
 def test_a_stream_that_stays_away_is_not_waited_for() -> None:

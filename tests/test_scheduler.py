@@ -149,6 +149,16 @@ def test_the_next_wake_up_is_when_waiting_work_no_longer_fits() -> None:
     assert [j.id for j in s.schedule(7 * MS + 1).expired] == [2]
 
 
+def test_the_next_wake_up_is_for_a_job_behind_a_more_important_one_as_well() -> None:
+    s = scheduler()
+    s.submit(job(1, 50, part=WHOLE))
+    s.schedule(0)
+    s.submit(job(2, 90, priority=1))
+    s.submit(job(3, 9, priority=2))
+    s.schedule(0)
+    assert s.next_wakeup(0) == 7 * MS + 1
+
+
 def test_a_run_may_begin_no_later_than_it_can_still_be_on_time() -> None:
     s = scheduler()
     s.submit(job(1, 9))
@@ -279,3 +289,14 @@ def test_a_run_that_is_aborted_early_teaches_nothing() -> None:
         (run,) = s.schedule(0).runs
         s.failed(run.run, 1 * MS)
     assert s.latency.typical(WorkKey(CONTRACT, SMALL)) == 2 * MS
+
+
+def test_nobody_joins_the_launch_of_a_promise_at_its_expense() -> None:
+    s = scheduler()
+    s.submit(job(1, 2.6, promised=True, part=SMALL))
+    s.submit(job(2, 50))
+    assert launched(s) == [[1]]
+    roomy = scheduler()
+    roomy.submit(job(1, 2.8, promised=True, part=SMALL))
+    roomy.submit(job(2, 50))
+    assert launched(roomy) == [[1, 2]]
