@@ -42,6 +42,9 @@ SUFFIX = ".journal"
 PAUSE_S = 0.002
 """Between two pieces of a file that nobody waits for."""
 
+MOST_ASKED = 4
+"""Saves that wait for the one under way, at most."""
+
 CLOSE_S = 5.0
 """How long closing waits for a file that is being written."""
 
@@ -95,8 +98,13 @@ class Keeper:
         return self._write(path, reason, paced=False)
 
     def ask(self, reason: Reason) -> None:
-        """Have the journal saved soon. From any thread and from a signal handler. One that waits already is enough."""
-        if self._queue.empty():
+        """Have the journal saved soon. From any thread and from a signal handler. Does nothing where enough are asked for."""
+        if reason == "share":
+            now_s = time.monotonic()
+            if now_s - self._saved_share_s < self._settings.save_pause_s:
+                return
+            self._saved_share_s = now_s
+        if self._queue.qsize() < MOST_ASKED:
             self._queue.put(reason)
 
     def close(self) -> None:
@@ -110,10 +118,6 @@ class Keeper:
 
     def _serve(self) -> None:
         while (reason := self._queue.get()) is not None:
-            if reason == "share":
-                if time.monotonic() - self._saved_share_s < self._settings.save_pause_s:
-                    continue
-                self._saved_share_s = time.monotonic()
             path = self._place(reason)
             try:
                 steps = self._write(path, reason, paced=True)

@@ -96,10 +96,11 @@ class Replay:
         if got == segment.state:
             return True
         try:
-            trees = [msgspec.msgpack.decode(state, type=object) for state in (segment.state, got)]
+            expected_tree = msgspec.msgpack.decode(segment.state, type=object)
+            got_tree = msgspec.msgpack.decode(got, type=object)
         except (msgspec.DecodeError, RecursionError) as error:
             raise JournalError(f"a snapshot is damaged: {error}") from None
-        where, expected, found = _first_other(*trees, "")
+        where, expected, found = _first_other(expected_tree, got_tree, "")
         self.difference = Difference(segment.first, "state", f"{where} {expected!r:.200}", f"{found!r:.200}")
         return False
 
