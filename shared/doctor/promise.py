@@ -48,7 +48,10 @@ def promise(wakes: Wakes, insurance: Insurance, deadline_ms: float, findings: It
     left_ms = deadline_ms - insurance.guard_ms - max(epsilon_ms(wakes), insurance.hold_ms)
     because = [f"{finding.name}: {finding.value}" for finding in findings if finding.stops]
     if left_ms <= 0:
-        because.append(f"wake-ups come so late that nothing of {deadline_ms:g} ms is left for work")
+        where = "beside a busy thread" if wakes.alone.p999_ms < wakes.busy.p999_ms else "even alone"
+        because.append(
+            f"{where}, wake-ups come so late (p99.9 {epsilon_ms(wakes):.1f} ms) that nothing of {deadline_ms:g} ms is left for work"
+        )
     return Promise(
         epsilon_ms=epsilon_ms(wakes),
         worst_ms=max(wakes.alone.max_ms, wakes.busy.max_ms),
