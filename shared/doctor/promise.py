@@ -50,7 +50,8 @@ def promise(wakes: Wakes, insurance: Insurance, deadline_ms: float, findings: It
     if left_ms <= 0:
         where = "beside a busy thread" if wakes.alone.p999_ms < wakes.busy.p999_ms else "even alone"
         because.append(
-            f"{where}, wake-ups come so late (p99.9 {epsilon_ms(wakes):.1f} ms) that nothing of {deadline_ms:g} ms is left for work"
+            f"{where}, wake-ups come so late (p99.9 {epsilon_ms(wakes):.1f} ms) that nothing of {deadline_ms:g} ms is left "
+            f"for work"
         )
     return Promise(
         epsilon_ms=epsilon_ms(wakes),
