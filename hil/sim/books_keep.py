@@ -175,7 +175,9 @@ def _run_aborted(book: WorkBook, action: Abort, event: Event, now: int) -> None:
 
 def _carry_over_runs(book: WorkBook, event: Event, now: int) -> None:
     book.changed = False
-    _carry_over(book, event, now)
+    book.wake_before_ns = book.wake_ns
+    book.before_ns = now
+    book.step += 1
 
 
 def _look_for_overruns(book: WorkBook, event: Event, now: int) -> None:
@@ -212,7 +214,10 @@ def open_edge(ears: Ears[EdgeBook]) -> None:
 
 def close_edge(ears: Ears[EdgeBook]) -> None:
     """What is carried over."""
-    ears.end(_forget_hands)
+    ears.end_of(Finished, _forget_work)
+    ears.end_of(Failed, _forget_work)
+    ears.end_of(Arrived, _forget_twice)
+    ears.end_of(Received, _forget_reply)
     close_work(ears)
 
 
@@ -286,10 +291,16 @@ def _whose(book: EdgeBook, run: Run, event: Event, now: int) -> None:
         book.work_of[row.job] = (book.numbers.get(number, NOBODYS[0]), attempt)
 
 
-def _forget_hands(book: EdgeBook, event: Event, now: int) -> None:
+def _forget_twice(book: EdgeBook, event: Arrived, now: int) -> None:
     book.twice = None
+
+
+def _forget_reply(book: EdgeBook, event: Received, now: int) -> None:
     book.replied = None
-    if isinstance(event, Finished | Failed) and book.ended is not None:
+
+
+def _forget_work(book: EdgeBook, event: Finished | Failed, now: int) -> None:
+    if book.ended is not None:
         for row in book.ended.run.rows:
             book.work_of.pop(row.job, None)
 
@@ -407,7 +418,7 @@ def close_node(ears: Ears[NodeBook]) -> None:
     """What is carried over."""
     ears.sent(Reply, _is_over)
     ears.sent(Refusal, _is_over)
-    ears.end(_nothing_arrived)
+    ears.end_of(Received, _nothing_arrived)
     close_work(ears)
 
 
@@ -428,7 +439,7 @@ def _came(book: NodeBook, message: Infer, event: Received, now: int) -> None:
     book.accounts[let_in.account] += 1
 
 
-def _nothing_arrived(book: NodeBook, event: Event, now: int) -> None:
+def _nothing_arrived(book: NodeBook, event: Received, now: int) -> None:
     book.arrived = None
 
 

@@ -50,6 +50,10 @@ BELONGS = {"memory.py": 7, "credit.py": 11, "register.py": 2, "running.py": 5}
 """Checks by the file of the machine that found the rule broken itself."""
 
 
+Books = tuple[ClientBook | None, EdgeBook | None, NodeBook | None]
+"""The books of one process."""
+
+
 class Checks:
     """A `Watch`. `expected` computes what an answer must be; without it its tensors are only followed from step to step.
     `scribe` is told of each step. Without `to_rest` nothing is looked at when the run is over: it was cut off."""
@@ -60,9 +64,7 @@ class Checks:
         self._to_rest = to_rest
         self._resting = False
         self._at = START_NS
-        self._client: dict[Seen, ClientBook] = {}
-        self._edge: dict[Seen, EdgeBook] = {}
-        self._node: dict[Seen, NodeBook] = {}
+        self._books: dict[Seen, Books] = {}
         self._outcome = OneOutcome()
         self._window = InItsWindow()
         self._offsets = Offsets()
@@ -104,18 +106,22 @@ class Checks:
     def born(self, host: Seen, at: int) -> None:
         """A process has started: a book is opened for it, two where it is a client that carries its broker."""
         machine = host.machine
+        client: ClientBook | None = None
+        edge: EdgeBook | None = None
+        node: NodeBook | None = None
         if isinstance(machine, Session):
-            node = self._node[host] = NodeBook(host, machine)
-            self._shelf.nodes.append(node)
+            node = NodeBook(host, machine)
+            self._shelf.add(node)
         elif isinstance(machine, Front):
-            self._carries(host, machine)
+            edge = self._carries(host, machine)
         elif isinstance(machine, Stub | Direct):
-            client = self._client[host] = ClientBook(host, inside.outcomes(machine))
-            self._shelf.clients.append(client)
+            client = ClientBook(host, inside.outcomes(machine))
+            self._shelf.add(client)
             if isinstance(machine, Direct):
-                client.edge = self._carries(host, machine)
+                client.edge = edge = self._carries(host, machine)
         else:
             raise InvariantBroken(f"the checks do not know machines like {type(machine).__name__}")
+        self._books[host] = (client, edge, node)
 
     def _carries(self, host: Seen, machine: Front | Direct) -> EdgeBook:
         ears = self.ears.edge
@@ -128,63 +134,69 @@ class Checks:
             ears.hear(book, event, actions, now)
 
         broker = inside.spy_on(machine, told)
-        book = self._edge[host] = EdgeBook(host, broker, machine if isinstance(machine, Front) else None)
-        self._shelf.edges.append(book)
+        book = EdgeBook(host, broker, machine if isinstance(machine, Front) else None)
+        self._shelf.add(book)
         return book
 
     def died(self, host: Seen, at: int) -> None:
         """A process was killed: nothing is owed any more."""
-        client, edge, node = self._client.pop(host, None), self._edge.pop(host, None), self._node.pop(host, None)
-        if client is not None:
-            self._shelf.clients.remove(client)
-        if edge is not None:
-            self._shelf.edges.remove(edge)
-        if node is not None:
-            self._shelf.nodes.remove(node)
+        self._books.pop(host, None)
+        self._shelf.remove(host)
 
     def asked(self, client: Seen, request: Request, at: int) -> None:
         """The application has asked."""
-        self._client[client].waiting[request.sequence] = request
+        book = self._books[client][0]
+        if book is not None:
+            book.waiting[request.sequence] = request
 
     def stepped(self, host: Seen, event: Event, actions: Sequence[Action], at: int) -> None:
         """A machine has taken one event."""
         self._at = at
+        books = self._books.get(host)
+        if books is None:
+            raise Broken(0, f"{host.name} takes a step after it was killed, at {at} ns")
+        client, edge, node = books
         if self._scribe is not None:
-            self._write(self._scribe, host, event, actions, at)
-        node = self._node.get(host)
+            self._write(self._scribe, books, event, actions, at)
         if node is not None:
             self.ears.node.hear(node, event, actions, host.local(at))
             self._offsets.heard(self._shelf, node, event, at)
             return
-        client = self._client.get(host)
-        if client is None and host not in self._edge:
-            raise Broken(0, f"{host.name} takes a step after it was killed, at {at} ns")
         if client is not None:
             self.ears.client.hear(client, event, actions, host.local(at))
-        edge = self._edge.get(host)
         if edge is not None:
             self._offsets.heard(self._shelf, edge, event, at)
 
-    def _write(self, scribe: Scribe, host: Seen, event: Event, actions: Sequence[Action], at: int) -> None:
+    def _write(
+        self,
+        scribe: Scribe,
+        books: Books,
+        event: Event,
+        actions: Sequence[Action],
+        at: int,
+    ) -> None:
         scribe.at = at
-        book = self._node.get(host) or self._client.get(host)
+        book = books[2] or books[0]
         if book is None:
             return
-        if host in self._edge:  # What its broker did is told by the broker.
+        if books[1] is not None:  # What its broker did is told by the broker.
             actions = [action for action in actions if isinstance(action, Resolve)]
             if not actions:
                 return
-        scribe.note(book, event, actions, host.local(at))
+        scribe.note(book, event, actions, book.host.local(at))
 
     def began(self, host: Seen, run: Run, at: int) -> None:
         """An executor has begun with a run. That of a process that was killed may do so for nobody."""
-        book = self._node.get(host) or self._edge.get(host)
+        books = self._books.get(host)
+        book = None if books is None else books[2] or books[1]
         if book is not None:
             self._window.began(book, run, host.local(at))
 
     def ended(self, client: Seen, sequence: int, outcome: Outcome, at: int) -> None:
         """The application has got an outcome."""
-        self._outcome.ended(self._client[client], sequence, outcome)
+        book = self._books[client][0]
+        if book is not None:
+            self._outcome.ended(book, sequence, outcome)
 
     def sweep(self, at: int) -> None:
         """Look at everything; the machines look at themselves as well."""

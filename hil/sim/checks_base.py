@@ -7,6 +7,7 @@ from typing import NoReturn
 from hil.sim.books import Book, ClientBook, EdgeBook, NodeBook
 from hil.sim.broken import Broken
 from hil.sim.checks_hear import Ears
+from hil.sim.watch import Seen
 
 
 class AllEars:
@@ -25,18 +26,29 @@ class Shelf:
         self.clients: list[ClientBook] = []
         self.edges: list[EdgeBook] = []
         self.nodes: list[NodeBook] = []
+        self.node_of: dict[str, NodeBook] = {}
+        """Nodes that are alive, by name."""
+        self.edge_of: dict[tuple[str, int], EdgeBook] = {}
+        """Edges that are alive, by how they greet nodes: name and incarnation."""
 
-    def node(self, name: str) -> NodeBook | None:
-        """The node of this name that is alive."""
-        return next((book for book in self.nodes if book.host.name == name), None)
+    def add(self, book: ClientBook | EdgeBook | NodeBook) -> None:
+        """A process is alive."""
+        if isinstance(book, ClientBook):
+            self.clients.append(book)
+        elif isinstance(book, EdgeBook):
+            self.edges.append(book)
+            self.edge_of[book.peer, book.incarnation] = book
+        else:
+            self.nodes.append(book)
+            self.node_of[book.host.name] = book
 
-    def edge(self, peer: str, incarnation: int) -> EdgeBook | None:
-        """The edge that greets nodes so, if it is alive."""
-        return next((b for b in self.edges if (b.peer, b.incarnation) == (peer, incarnation)), None)
-
-    def all(self) -> list[Book]:
-        """Every book."""
-        return [*self.clients, *self.edges, *self.nodes]
+    def remove(self, host: Seen) -> None:
+        """A process is not alive any more."""
+        self.clients = [book for book in self.clients if book.host is not host]
+        self.edges = [book for book in self.edges if book.host is not host]
+        self.nodes = [book for book in self.nodes if book.host is not host]
+        self.node_of = {name: book for name, book in self.node_of.items() if book.host is not host}
+        self.edge_of = {peer: book for peer, book in self.edge_of.items() if book.host is not host}
 
 
 class Check:

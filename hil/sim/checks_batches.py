@@ -117,6 +117,8 @@ class NobodyLeftBehind(Check):
         if together - (out.typical_ns - now) > latency.typical(job.key, job.rows):
             return False
         free = free_at(book, now)
-        free[out.run.executor] = now + latency.pessimistic(out.key, rows)
+        free[out.run.executor] = slowest = now + latency.pessimistic(out.key, rows)
+        if any(slowest > j.deadline_ns for j in (job, *jobs) if j.promised):
+            return False
         promised = [p for p in inside.promised(book.scheduler).values() if p.id != job.id]
         return late(book.scheduler, free, promised) is None

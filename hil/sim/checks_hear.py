@@ -31,6 +31,7 @@ class Ears(Generic[B]):
         self._received: Called = {}
         self._actions: Called = {}
         self._sent: Called = {}
+        self._ends_of: Called = {}
         self._ends: tuple[Callable[[B, Event, int], None], ...] = ()
 
     def event(self, kind: type[E], call: Callable[[B, E, int], None]) -> None:
@@ -49,24 +50,31 @@ class Ears(Generic[B]):
         """Call with each message of this kind that is sent, its action, and the event that led to it."""
         self._sent[kind] = (*self._sent.get(kind, NOBODY), call)
 
+    def end_of(self, kind: type[E], call: Callable[[B, E, int], None]) -> None:
+        """Call at the end of each step with an event of this kind."""
+        self._ends_of[kind] = (*self._ends_of.get(kind, NOBODY), call)
+
     def end(self, call: Callable[[B, Event, int], None]) -> None:
         """Call at the end of each step."""
         self._ends = (*self._ends, call)
 
     def hear(self, book: B, event: Event, actions: Sequence[Action], now: int) -> None:
         """A machine has taken one step."""
-        for call in self._events.get(type(event), NOBODY):
+        kind = type(event)
+        for call in self._events.get(kind, NOBODY):
             call(book, event, now)
-        if isinstance(event, Received):
+        if type(event) is Received:
             message: Message = event.message
             for call in self._received.get(type(message), NOBODY):
                 call(book, message, event, now)
         for action in actions:
-            if isinstance(action, Send):
+            if type(action) is Send:
                 for call in self._sent.get(type(action.message), NOBODY):
                     call(book, action.message, action, event, now)
             else:
                 for call in self._actions.get(type(action), NOBODY):
                     call(book, action, event, now)
+        for call in self._ends_of.get(kind, NOBODY):
+            call(book, event, now)
         for end in self._ends:
             end(book, event, now)

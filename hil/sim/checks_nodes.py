@@ -102,7 +102,7 @@ class OnceEach(Check):
         ears.node.action(Run, self._launches)
         ears.node.sent(Reply, self._replies)
         ears.node.sent(Refusal, self._refuses)
-        ears.node.end(self._came_to_something)
+        ears.node.end_of(Received, self._came_to_something)
 
     def _launches(self, book: NodeBook, run: Run, event: Event, now: int) -> None:
         for row in run.rows:
@@ -127,7 +127,7 @@ class OnceEach(Check):
                 f"{action.link} is refused {message.sequence}/{message.attempt} ({message.reason}), which is not here",
             )
 
-    def _came_to_something(self, book: NodeBook, event: Event, now: int) -> None:
+    def _came_to_something(self, book: NodeBook, event: Received, now: int) -> None:
         if book.arrived is not None:
             self.broken(book, f"{book.arrived} came in, and was neither let in nor refused")
 
@@ -138,6 +138,9 @@ class OnceEach(Check):
             if book.open.keys() != theirs.keys():
                 self.broken(book, f"let in: by the messages {sorted(book.open)}, by the machine {sorted(theirs)}")
 
+
+TEACHES = frozenset({Infer, Probe})
+"""What a node learns of an edge's clock by."""
 
 SLACK_NS = 2
 """Both clocks are read in whole nanoseconds."""
@@ -167,10 +170,12 @@ class Offsets(Check):
 
     def heard(self, shelf: Shelf, book: EdgeBook | NodeBook, event: Event, at: int) -> None:
         """A process has taken a step."""
-        if isinstance(event, Received):
+        if type(event) is Received:
             if isinstance(book, EdgeBook):
-                self._edge(shelf, book, event.link.rpartition("/")[0], at)
-            elif isinstance(event.message, Infer | Probe):
+                name = event.link.rpartition("/")[0]
+                if name in book.nodes:
+                    self._edge(shelf, book, name, at)
+            elif type(event.message) in TEACHES:
                 self._node(shelf, book, event.link, at)
 
     def sweep(self, shelf: Shelf, at: int) -> None:
@@ -187,13 +192,13 @@ class Offsets(Check):
         self.sweep(shelf, at)
 
     def _edge(self, shelf: Shelf, book: EdgeBook, name: str, at: int) -> None:
-        node, known = shelf.node(name), inside.edge_nodes(book.broker).get(name)
+        node, known = shelf.node_of.get(name), inside.edge_nodes(book.broker).get(name)
         if node is not None and known is not None:
             self._look(book, node, known.offset, at)
 
     def _node(self, shelf: Shelf, book: NodeBook, link: str, at: int) -> None:
         peer = book.session.peers.of_link(link)
-        edge = None if peer is None else shelf.edge(peer.name, peer.incarnation)
+        edge = None if peer is None else shelf.edge_of.get((peer.name, peer.incarnation))
         if peer is not None and edge is not None:
             self._look(book, edge, peer.offset, at)
 

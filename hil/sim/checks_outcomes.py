@@ -28,7 +28,7 @@ class OneOutcome(Check):
     def listen(self, ears: AllEars) -> None:
         """What concerns it."""
         ears.client.action(Resolve, self._client_resolves)
-        ears.client.end(self._client_woken)
+        ears.client.end_of(Tick, self._client_woken)
         ears.edge.action(Resolve, self._broker_resolves)
         ears.edge.action(Hold, self._broker_pushes)
         ears.edge.end(self._broker_due)
@@ -42,8 +42,8 @@ class OneOutcome(Check):
         if now > due >= asked.asked_ns and (woken is None or woken > due):
             self.broken(book, f"request {sequence} ends {ms(now - due)} late, and no wake-up was asked for by then")
 
-    def _client_woken(self, book: ClientBook, event: Event, now: int) -> None:
-        if isinstance(event, Tick) and book.open:
+    def _client_woken(self, book: ClientBook, event: Tick, now: int) -> None:
+        if book.open:
             due = book.soonest()
             if due is not None and due <= now:
                 self.broken(book, f"request {book.due[0][1]} is open {ms(now - due)} past its deadline after a wake-up")
@@ -57,7 +57,7 @@ class OneOutcome(Check):
             self.broken(book, f"{action.client}'s request {action.sequence} is pushed an answer, but it is not open")
 
     def _broker_due(self, book: EdgeBook, event: Event, now: int) -> None:
-        if book.open:
+        if book.open and (book.wake_ns is None or book.wake_ns <= now):  # else nothing can be due, by check 2
             due = book.soonest()
             if due is not None and due <= now:
                 client, sequence = book.due[0][1]
