@@ -53,9 +53,10 @@ def first_broken(free_at: Sequence[int], promises: Iterable[Promise]) -> Promise
     """
     work = sorted(promises, key=_by_deadline)
     soonest = min(free_at)
-    if all(p.release_ns <= soonest for p in work):
-        return _listed(free_at, work)
-    broken = _fitted(free_at, work)
+    ready = all(p.release_ns <= soonest for p in work)
+    broken = _listed(free_at, work) if ready else _fitted(free_at, work)
+    if ready and len(free_at) == 1:
+        return broken
     if broken is None or _fitted(free_at, sorted(work, key=_by_class)) is None:
         return None
     return broken
