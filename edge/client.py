@@ -81,6 +81,9 @@ class Client:
         max_open = whole("max_open", max_open, 1, HIGHEST_OPEN, "a positive number")
         if not isinstance(cast(object, name), str) or not name.isprintable() or len(name) > LONGEST_NAME:
             raise InputError(f"name: expected up to {LONGEST_NAME} printable characters, got {name!r:.80}")
+        for what, where in (("endpoint", endpoint), ("standby", standby)):
+            if not isinstance(cast(object, where), str) and (where is not None or what == "endpoint"):
+                raise InputError(f"{what}: expected ipc://PATH, got {where!r:.80}")
         if standby == endpoint:
             raise InputError(f"standby: expected another agent than {endpoint}")
         self._name = name

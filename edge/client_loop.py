@@ -221,7 +221,7 @@ class ClientLoop:
         self.check_process()
 
         def known() -> bool:
-            return self._state.ended or self._machine.promises.get(stream, NOTHING_YET) is not NOTHING_YET
+            return self._state.ended or self._machine.promises.get(stream, NOTHING_YET) != NOTHING_YET
 
         with self._changed:
             return self._changed.wait_for(known, timeout_s) and not self._state.ended

@@ -11,6 +11,7 @@ ends there when it is closed, or when nobody holds it any more.
 
 from __future__ import annotations
 
+import threading
 import time
 import weakref
 from collections import deque
@@ -71,6 +72,7 @@ class Stream:
         if len(loop.machine.promises) >= MAX_STREAMS:
             raise InputError(f"{MAX_STREAMS} streams are open already: close those that have ended")
         self._closed = False
+        self._counting = threading.Lock()
         self.frames = 0
         self.late_frames = 0
         self.lateness_ns: deque[int] = deque(maxlen=KEPT_LATENESSES)
@@ -114,6 +116,7 @@ class Stream:
         A frame that comes after its own deadline is no error of the caller: it is `Missed("client")` at once. Raises
         `InputError` for bad inputs and for a time that has not come yet by more than a period.
         """
+        self._loop.check_process()
         if self._closed:
             raise InputError("this stream is closed")
         now = time.monotonic_ns()
@@ -122,10 +125,10 @@ class Stream:
             raise InputError(
                 f"scheduled_ns: lies {(due_ns - now) / 1e6:.3f} ms ahead; a frame is asked for when it is there"
             )
-        self.frames += 1
+        with self._counting:
+            self.frames += 1
+            self.late_frames += due_ns + self.deadline_ns <= now
         self.lateness_ns.append(max(0, now - due_ns))
-        if due_ns + self.deadline_ns <= now:
-            self.late_frames += 1
         future = OutcomeFuture(self._loop.withdraw, self._loop.check_process)
         future.sequence = self._client.start(
             FutureTicket(future),

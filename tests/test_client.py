@@ -408,6 +408,14 @@ def test_an_endpoint_that_is_none_is_refused_by_name(endpoint: str) -> None:
         Client(endpoint)
 
 
+@pytest.mark.parametrize(
+    "fields", [{"endpoint": 5}, {"endpoint": None}, {"standby": 5}, {"standby": "ipc:///tmp/headtail-edge"}]
+)
+def test_a_standby_is_another_agent_with_an_endpoint_of_its_own(fields: dict[str, object]) -> None:
+    with pytest.raises(InputError, match=r"^(endpoint|standby): expected"):
+        Client(**fields)  # type: ignore[arg-type]
+
+
 def test_a_client_needs_room_for_one_request() -> None:
     with pytest.raises(InputError, match="max_open"):
         Client(max_open=0)
