@@ -207,8 +207,11 @@ class Scheduler:
         """The first promise that cannot be kept as things stand; after `schedule` there is none."""
         free = self._running.free_at(now)
         broken = first_broken(free, self._promises())
-        # On several executors work that was put off may fit where it would not in deadline order.
-        return None if broken is None else first_broken(free, self._promises(put_off=True))
+        if broken is None:
+            return None
+        # On several executors a schedule may be found with more work, or with work put off, that is not found without.
+        promises = self._promises(put_off=True)
+        return None if first_broken(free, [*promises, *self._beside(promises, now)]) is None else broken
 
     def max_rows(self, contract: str) -> int:
         """The most rows of one launch of this contract."""
@@ -247,8 +250,7 @@ class Scheduler:
             promise = promises[0]
             if max(promise.release_ns, min(free)) + promise.duration_ns <= promise.deadline_ns:
                 return ()
-        least = max(p.priority for p in promises)
-        expected = self._expected(least, max(p.deadline_ns for p in promises), now)
+        expected = self._beside(promises, now)
         if first_broken(free, [*promises, *expected]) is None:
             return ()
         for put_off in self._queue.deferred():
@@ -344,6 +346,12 @@ class Scheduler:
             return promises
         until = max([work.deadline_ns, *(p.deadline_ns for p in promises)])
         return [*promises, *self._expected(work.priority, until, now)]
+
+    def _beside(self, promises: list[Promise], now: int) -> list[Promise]:
+        """The frames that are expected while these promises wait and are as important as the least of them."""
+        if not promises:
+            return []
+        return self._expected(max(p.priority for p in promises), max(p.deadline_ns for p in promises), now)
 
     def _expected(self, priority: int, until_ns: int, now: int) -> list[Promise]:
         return self.streams.expected(self.latency, priority, until_ns, now) if self.streams else []
