@@ -40,7 +40,8 @@ for module in {modules!r}:
 
 
 @pytest.mark.parametrize(
-    "modules", [("edge.client",), ("edge.agent",), ("edge.embedded",), ("shared.cli", "edge.commands")]
+    "modules",
+    [("edge.client",), ("edge.agent",), ("edge.embedded",), ("shared.cli", "edge.commands"), ("shared.doctor.cli",)],
 )
 def test_the_edge_imports_without_anything_heavier_than_its_extra(modules: tuple[str, ...]) -> None:
     program = PROGRAM.format(heavy=HEAVY, modules=modules)
