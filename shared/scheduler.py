@@ -322,16 +322,19 @@ class Scheduler:
             return False
         taken = {j.id for j in batch}
         others = [p for p in self._promises() if p.job not in taken]
-        if self.streams:
-            until = max([pessimistic, *(p.deadline_ns for p in others)])
-            others += self._expected(batch[0].priority, until, now)
-        if not others:
+        before = self._running.free_at(now)
+        after = list(before)
+        after[executor] = pessimistic
+        broken = first_broken(after, others) is not None
+        if not self.streams:
+            return broken
+        until = max([pessimistic, *(p.deadline_ns for p in others)])
+        expected = self._expected(batch[0].priority, until, now)
+        if first_broken(after, [*others, *expected]) is None:
             return False
-        free = self._running.free_at(now)
-        if first_broken(free, [*others, *(self._promise(j) for j in batch if j.promised)]) is not None:
-            return False
-        free[executor] = pessimistic
-        return first_broken(free, others) is not None
+        # A frame that could not be kept anyhow holds nothing up.
+        own = [self._promise(j) for j in batch if j.promised]
+        return broken or first_broken(before, [*others, *own, *expected]) is None
 
     def _promise(self, job: Job, release_ns: int = 0) -> Promise:
         duration = self.latency.pessimistic(job.key, job.rows)
