@@ -292,8 +292,11 @@ class Scheduler:
         batch = form(chain((head,), behind), self.latency, now, self._max_rows[head.contract])
         rows = sum(j.rows for j in batch)
         pessimistic = now + self.latency.pessimistic(head.key, rows)
-        if self._would_break(executor, batch, pessimistic, now):
-            return None
+        while self._would_break(executor, batch, pessimistic, now):
+            if len(batch) == 1:
+                return None
+            rows -= batch.pop().rows
+            pessimistic = now + self.latency.pessimistic(head.key, rows)
         lease = None
         if not head.range.empty:
             lease = self._arena.acquire(PoolKey(head.contract, head.range.program, head.range.first))

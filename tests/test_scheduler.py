@@ -300,3 +300,11 @@ def test_nobody_joins_the_launch_of_a_promise_at_its_expense() -> None:
     roomy.submit(job(1, 2.8, promised=True, part=SMALL))
     roomy.submit(job(2, 50))
     assert launched(roomy) == [[1, 2]]
+
+
+def test_a_batch_that_would_break_a_promise_is_launched_with_fewer_rows() -> None:
+    s = scheduler()
+    s.submit(job(1, 13, part=WHOLE, promised=True))
+    s.submit(job(2, 60, part=WHOLE, promised=True))
+    s.submit(job(3, 13.3, promised=True))
+    assert launched(s) == [[1]]
