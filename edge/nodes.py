@@ -150,6 +150,7 @@ class Nodes:
             return None
         if link == node.probe:
             node.probe_up = False
+            node.last_probe = (0, 0)
             return None
         return self._lose(node, State.DOWN)
 
@@ -292,6 +293,7 @@ class Nodes:
     def _lose(self, node: Node, state: State) -> Node:
         node.state = state
         node.offset.reset()
+        node.last_probe = (0, 0)
         node.was_lost = node.was_lost or node.incarnation != 0
         node.out.clear()
         node.credits = 0

@@ -7,7 +7,7 @@ import random
 from edge.nodes import FORGET_NS, HELLO_EVERY_NS, MS, Node, Nodes, Sent, State
 from shared.events import Action, Send
 from shared.settings import EdgeSettings, NodeAddress
-from shared.wire.messages import PROTOCOL, Hello, Welcome
+from shared.wire.messages import PROTOCOL, Hello, Load, ProbeReply, Welcome
 
 CONTRACT = "c" * 64
 
@@ -57,3 +57,15 @@ def test_answers_that_a_node_owes_for_ever_do_not_shut_it_out_for_ever() -> None
         if node.state is State.STALLED:
             welcome(nodes, node, now)
     assert nodes.usable(CONTRACT) == [node]
+
+
+def test_what_a_probe_before_a_loss_said_of_clocks_is_told_to_nobody_after_it() -> None:
+    nodes, node = make_nodes()
+    nodes.connected("n1/probe", 0)
+    nodes.connected("n1/data", 0)
+    welcome(nodes, node, MS)
+    nodes.probed(node, ProbeReply(1, 2 * MS, 50 * MS, 51 * MS, Load(0, 4)), 4 * MS)
+    assert node.last_probe == (51 * MS, 4 * MS)
+    nodes.disconnected("n1/data")
+    assert node.last_probe == (0, 0)
+    assert node.offset.bounds(5 * MS) == (None, None)
