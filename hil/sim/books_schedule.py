@@ -1,5 +1,6 @@
 """Whether what is promised can be kept, worked out from the books: list scheduling by deadline, each to the executor that is
-free first. On one executor it is exact for work that is ready (Jackson 1955)."""
+free first. On one executor it is exact for work that is ready (Jackson 1955). On several it may miss a schedule that there
+is: then the reserve's own search is asked as well, about the books' own times."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from hil.sim.books import WorkBook
 from shared.queue import Job
+from shared.reserve import Promise, first_broken
 from shared.running import NEVER_NS
 from shared.scheduler import Scheduler
 
@@ -18,6 +20,17 @@ def free_at(book: WorkBook, now: int) -> list[int]:
         when = NEVER_NS if now >= out.overdue_ns else max(now, out.due_ns)
         free[out.run.executor] = max(free[out.run.executor], when)
     return free
+
+
+def unkept(book: WorkBook, free: Sequence[int], jobs: Iterable[Job]) -> Job | None:
+    """One of these promised jobs that cannot be kept; None where all can."""
+    promised = list(jobs)
+    found = late(book.scheduler, free, promised)
+    if found is None or len(free) == 1:
+        return found
+    longest = book.scheduler.latency.pessimistic
+    work = [Promise(j.id, longest(j.key, j.rows), j.deadline_ns, 0, j.priority) for j in promised]
+    return found if first_broken(free, work) is not None else None
 
 
 def late(scheduler: Scheduler, free: Sequence[int], jobs: Iterable[Job]) -> Job | None:

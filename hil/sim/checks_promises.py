@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from hil.sim import books_inside as inside
 from hil.sim.books import EdgeBook, EdgeRequest, NodeView, ms
-from hil.sim.books_schedule import free_at, late
+from hil.sim.books_schedule import free_at, unkept
 from hil.sim.checks_base import AllEars, Check
 from shared.events import Arrived, ClockJumped, Event, Resolve, Run, Send, StreamOpened, Tick
 from shared.queue import Job
@@ -116,23 +116,19 @@ class PromisesKept(Check):
 
     def _feasible(self, book: EdgeBook, jobs: Mapping[int, Job], now: int) -> None:
         free = free_at(book, now)
-        broken = late(book.scheduler, free, jobs.values())
-        if broken is None:
-            return
-        if len(free) > 1 and NEVER_NS not in free and book.scheduler.broken_promise(now) is None:
-            return  # On several executors there may be a schedule that list scheduling does not find.
-        self.broken(
-            book, f"job {broken.id}, due in {ms(broken.deadline_ns - now)}, is promised, and cannot be done in time"
-        )
+        broken = None if NEVER_NS in free else unkept(book, free, jobs.values())
+        if broken is not None:
+            due = ms(broken.deadline_ns - now)
+            self.broken(book, f"job {broken.id}, due in {due}, is promised, and cannot be done in time")
 
 
 class NothingOnSuspects(Check):
     """16. A suspect executor or a stalled connection gets no new promise, and a node that is stalled, gone or not greeted no
     request.
 
-    That no promise rests on an executor whose run is overdue follows from check 4, which counts it as never free. A
-    connection is stalled where an answer on it is overdue by more than the settings allow and the broker has had a step
-    since then in which it could have seen that, unless the connection has carried something in between.
+    An executor whose run is overdue counts as never free: what is promised must be kept by the others. A connection is
+    stalled where an answer on it is overdue by more than the settings allow and the broker has had a step since then in
+    which it could have seen that, unless the connection has carried something in between.
     """
 
     number = 16
@@ -140,7 +136,7 @@ class NothingOnSuspects(Check):
     def listen(self, ears: AllEars) -> None:
         """What concerns it."""
         ears.edge.sent(Infer, self._asks)
-        ears.edge.action(Run, self._launched)
+        ears.edge.end(self._look)
 
     def _asks(self, book: EdgeBook, message: Infer, action: Send, event: Event, now: int) -> None:
         if book.sending is None:
@@ -165,7 +161,15 @@ class NothingOnSuspects(Check):
                     f"{ms(overdue + book.stall_ns)}",
                 )
 
-    def _launched(self, book: EdgeBook, run: Run, event: Event, now: int) -> None:
-        suspects = [o.run.run for o in book.out.values() if o.run.executor == run.executor and now >= o.overdue_ns]
-        if suspects:
-            self.broken(book, f"run {run.run} is launched on executor {run.executor}, whose run {suspects} is overdue")
+    def _look(self, book: EdgeBook, event: Event, now: int) -> None:
+        if not any(now >= out.overdue_ns for out in book.out.values()):
+            return
+        jobs = inside.promised(book.scheduler)
+        broken = unkept(book, free_at(book, now), jobs.values())
+        if broken is not None:
+            runs = [out.run.run for out in book.out.values() if now >= out.overdue_ns]
+            self.broken(
+                book,
+                f"job {broken.id}, due in {ms(broken.deadline_ns - now)}, is promised, and cannot be done without the "
+                f"executors of the overdue runs {runs}",
+            )
