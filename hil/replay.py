@@ -3,6 +3,7 @@
     headtail replay FILE                      what it holds, and whether the machine does the same again
     headtail replay FILE --list [--missed]    its requests and how each ended
     headtail replay FILE --request ID         the life of one of them, moment by moment, and its stages
+    headtail replay FILE --rerun              as a test: whether the machine of today keeps its promise with these events
 
 Exit status 0 where every action was the same, 1 at the first difference (what is shown ends there), 2 where the file is no
 journal that can be replayed here.
@@ -25,7 +26,8 @@ from hil.journals import load
 from hil.replay_edge import EdgeLives
 from hil.replay_lives import Life, Lives
 from hil.replay_node import NodeLives
-from hil.replay_show import Summary, show_life, show_list, show_summary
+from hil.replay_show import Summary, show_life, show_list, show_rerun, show_summary
+from hil.rerun import rerun
 from shared.errors import InputError, InvariantBroken
 from shared.journal.file import Journal
 from shared.journal.keeper import code_digest
@@ -97,10 +99,16 @@ def main(
     listed: Annotated[bool, typer.Option("--list", help="List the requests and how each ended.")] = False,
     missed: Annotated[bool, typer.Option("--missed", help="List only those that were not answered on time.")] = False,
     last: Annotated[int, typer.Option(min=1, help="List so many, the last.")] = 100,
+    again: Annotated[
+        bool, typer.Option("--rerun", help="Go on after a difference: does today's machine do right?")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Run a journal through its machine again: is everything the same, and what happened to each request? Exit status 1 at
     the first difference."""
+    if again:
+        _rerun(file, json=json)
+        return
     summary, lives = run_again(load(file))
     if request:
         life = find(lives, request)
@@ -113,6 +121,13 @@ def main(
     if summary.difference is not None:
         if not json and (request or listed or missed):
             sys.stderr.write(f"headtail: the replay ended early: {summary.difference}\n")
+        raise typer.Exit(1)
+
+
+def _rerun(file: Path, *, json: bool) -> None:
+    found = rerun(load(file))
+    _print(found) if json else show_rerun(found)
+    if found.faults:
         raise typer.Exit(1)
 
 

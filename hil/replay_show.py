@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hil.replay_lives import Life, ms
+from hil.rerun import Rerun
 from shared.journal.replay import Difference
 from shared.request import Stage
 
@@ -60,6 +61,18 @@ def show_summary(summary: Summary) -> None:
     console.print(f"NOT THE SAME: {summary.difference}")
     if not summary.same_code:
         console.print("The journal was made by other code than this; replay it with the version that made it.")
+
+
+def show_rerun(found: Rerun) -> None:
+    """What the machine of today did with the events of then."""
+    console = Console(markup=False, highlight=False)
+    console.print(f"{found.steps} steps as then; on time: {found.on_time}")
+    if found.parted is not None:
+        console.print(f"then it went another way: {found.parted}")
+    for fault in found.faults:
+        console.print(f"FAULT: {fault}")
+    if not found.faults:
+        console.print("no fault: its books agree, and each request has one outcome, by its deadline")
 
 
 def show_list(lives: Sequence[Life], kind: str) -> None:

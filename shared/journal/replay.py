@@ -48,13 +48,17 @@ class Replayed(msgspec.Struct, frozen=True, gc=False):
 class Replay:
     """Runs a journal through a machine, step by step. `machine` may be looked into between steps.
 
+    `difference` is the first one, once the steps were run, and `parted` the step as the machine took it where its actions
+    or its end were other ones. Without `states` snapshots are not compared.
+
     Raises `JournalError` where no machine can be built from the journal, or put into the state that it begins with.
     """
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, *, states: bool = True) -> None:
         self.journal = journal
         self.difference: Difference | None = None
-        """The first difference, once the steps were run."""
+        self.parted: Replayed | None = None
+        self._states = states
         self._fresh = _build(journal)
         self._fixed = journal.kind.fixed_of(self._fresh, journal.setup)
         self.machine = self._at(journal.segments[0])
@@ -63,7 +67,8 @@ class Replay:
         """Every step up to the first difference."""
         blanks = Blanks()
         for segment in self.journal.segments:
-            if segment is not self.journal.segments[0] and not self._same_state(segment):
+            compare = self._states and segment is not self.journal.segments[0]
+            if compare and not self._same_state(segment):
                 return
             for number, record in enumerate(segment.records, segment.first):
                 step = self._step(number, record, blanks)
@@ -80,10 +85,11 @@ class Replay:
         except Exception as raised_:  # whatever it is, it is compared with what was raised then
             error = f"{type(raised_).__name__}: {raised_}"
         got = encode_record(step.now_ns, step.event, error or actions)
-        if got != record:
-            self.difference = _difference(number, record, got)
-            return None
-        return Replayed(number, step.now_ns, step.event, tuple(actions), error)
+        done = Replayed(number, step.now_ns, step.event, tuple(actions), error)
+        if got == record:
+            return done
+        self.difference, self.parted = _difference(number, record, got), done
+        return None
 
     def _at(self, segment: Segment) -> Recorded:
         if not segment.state:
