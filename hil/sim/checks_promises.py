@@ -68,13 +68,7 @@ class PromisesKept(Check):
     def _kept(self, book: EdgeBook, jobs: Mapping[int, Job], event: Event, now: int) -> None:
         before = book.promised
         pessimistic = book.scheduler.latency.pessimistic
-        for number in [n for n in before if n not in jobs]:
-            key, longest, priority, since = before.pop(number)
-            request = book.open.get(key)
-            if request is not None and not self._excused(book, jobs, request, longest, priority, since, event):
-                self.broken(
-                    book, f"the promise to {key} is taken back after {ms(now - since)}, and nothing had overrun"
-                )
+        gone = [(number, before[number]) for number in before if number not in jobs]
         for number, job in jobs.items():
             longest = pessimistic(job.key, job.rows)
             known = before.get(number)
@@ -85,6 +79,13 @@ class PromisesKept(Check):
                 before[number] = (known[0], longest, known[2], known[3])
             if job.earliest_ns:
                 book.put_off = True
+        for number, (key, _, priority, since) in gone:
+            del before[number]
+            request = book.open.get(key)
+            if request is not None and not self._excused(book, request, priority, since, event):
+                self.broken(
+                    book, f"the promise to {key} is taken back after {ms(now - since)}, and nothing had overrun"
+                )
 
     def _promised(self, book: EdgeBook, job: Job, longest: int, now: int) -> None:
         key = book.numbers.get(inside.job_owner(book.broker, job.id)[0])
@@ -96,23 +97,16 @@ class PromisesKept(Check):
         request.promised_ns = now if request.promised_ns is None else request.promised_ns
         book.promised[job.id] = (key, longest, job.priority, now)
 
-    def _excused(
-        self,
-        book: EdgeBook,
-        jobs: Mapping[int, Job],
-        request: EdgeRequest,
-        longest: int,
-        priority: int,
-        since: int,
-        event: Event,
-    ) -> bool:
+    def _excused(self, book: EdgeBook, request: EdgeRequest, priority: int, since: int, event: Event) -> bool:
         if book.slow_ns >= since or request.broken_run or book.streams:
             return True
         if isinstance(event, Tick) and event.late_ns > 0 and book.put_off:
             return True
-        newer = any(job.priority < priority and number not in book.promised for number, job in jobs.items())
-        request.displaced = request.displaced or newer
-        return newer
+        if isinstance(event, Arrived) and event.request.priority < priority:
+            key = (event.request.client, event.request.sequence)
+            works = [*book.work_of.values(), *((known[0], 0) for known in book.promised.values())]
+            request.displaced = request.displaced or (key, 0) in works
+        return request.displaced
 
     def _feasible(self, book: EdgeBook, jobs: Mapping[int, Job], now: int) -> None:
         free = free_at(book, now)

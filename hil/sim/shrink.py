@@ -1,7 +1,7 @@
 """Making a failing run small: leave out what the failure does not need, as long as the same rule is broken.
 
-Delta debugging (Zeller and Hildebrandt 2002) over the script's items, then whole devices, clients and nodes, then the items
-once more. Each try plays the smaller script from its beginning; since every part of the world has a random generator of
+Whole devices, nodes and clients first, then delta debugging (Zeller and Hildebrandt 2002) over the script's items, and both
+once more while that helps. Each try plays the smaller script from its beginning; since every part of the world has a random generator of
 its own, what is left out does not change what is left. What comes after the broken rule is cut off first, which makes the
 tries short. There is a limit on time: the smallest script so far is what it ends with.
 """
@@ -30,8 +30,8 @@ def shrink(script: Script, broken_at: int | None, breaks: Breaks, over: Over) ->
     small = _cut_off(script, broken_at, breaks)
     while not over():
         before = (len(small.items), len(small.devices), len(small.nodes))
-        small = _fewer_items(small, breaks, over)
         small = _fewer_hosts(small, breaks, over)
+        small = _fewer_items(small, breaks, over)
         if (len(small.items), len(small.devices), len(small.nodes)) == before:
             break
     return small
