@@ -1,9 +1,9 @@
 """Making a failing run small: leave out what the failure does not need, as long as the same rule is broken.
 
 Whole devices, nodes and clients first, then delta debugging (Zeller and Hildebrandt 2002) over the script's items, and both
-once more while that helps. Each try plays the smaller script from its beginning; since every part of the world has a random generator of
-its own, what is left out does not change what is left. What comes after the broken rule is cut off first, which makes the
-tries short. There is a limit on time: the smallest script so far is what it ends with.
+once more while that helps. Each try plays the smaller script from its beginning; since every part of the world has a
+random generator of its own, what is left out does not change what is left. What comes after the broken rule is cut off
+first, which makes the tries short. There is a limit on time: the smallest script so far is what it ends with.
 """
 
 from __future__ import annotations
