@@ -30,13 +30,8 @@ class HostClock:
 
     def true(self, local_ns: int) -> int:
         """The first true time at which the clock reads `local_ns` or more, if it is not suspended any more."""
-        scale = BILLION + self._rate
-        at = self._at + -(-(local_ns - self._local) * BILLION // scale)
-        while self.local(at) < local_ns:
-            at += 1
-        while self.local(at - 1) >= local_ns:
-            at -= 1
-        return at
+        # It has run floor(passed * (1 + rate)) since then, so that the least `passed` is a quotient that is rounded up.
+        return self._at - (self._local - local_ns) * BILLION // (BILLION + self._rate)
 
     def suspend(self, at: int) -> None:
         """The host stops, and its clock with it."""

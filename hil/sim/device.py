@@ -16,7 +16,7 @@ from hil.sim.hosts import Process
 from hil.sim.stamp import Stamps
 from hil.sim.watch import Watch
 from shared.errors import InvariantBroken
-from shared.events import Event, Failed, Finished, RowResult, Run
+from shared.events import Failed, Finished, RowResult, Run
 from shared.latency import Latency, WorkKey
 from shared.slots import SLOTS_PER_EXECUTOR
 
@@ -145,16 +145,17 @@ class VirtualExecutor:
             else:
                 self._count("aborted-too-late")
 
-    def in_place(self, run: Run, at: int) -> tuple[Event, int]:
-        """Carry a run out on the process's own loop: how it ends, and how long it takes."""
+    def in_place(self, run: Run, at: int) -> tuple[int, Finished | Failed]:
+        """Carry a run out on the process's own loop: how long it takes, and how it ends."""
         if self._process.local(at) > run.latest_ns:
-            return Failed(run.run, "window", "too late to begin"), 0
+            return 0, Failed(run.run, "window", "too late to begin")
         self._watch.began(self._process, run, at)
         lasts = self._lasting(run, at)
         failed = self._failure(run)
         if failed is not None:
-            return failed, lasts
-        return Finished(run.run, self._results(run), self._process.local(at), self._process.local(at + lasts)), lasts
+            return lasts, failed
+        local = self._process.local
+        return lasts, Finished(run.run, self._results(run), local(at), local(at + lasts))
 
     def freeze(self, at: int) -> None:
         """The process stands still, and this thread with it."""

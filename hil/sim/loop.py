@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from hil.sim.agenda import Agenda
 from hil.sim.hosts import NEVER, Process
@@ -53,6 +53,18 @@ class Wire(Protocol):
 
     def decoded(self, receiver: Process, way: Way, frames: list[Buffer]) -> Received | None:
         """The message in these frames as an event; None where it is none."""
+        ...
+
+
+class Users(Protocol):
+    """What the loop needs of the applications."""
+
+    def ended(self, process: Process, resolve: Resolve, at: int) -> None:
+        """An outcome has reached its application."""
+        ...
+
+    def ask_late(self, process: Process, at: int) -> None:
+        """What an application would have asked while it stood still, it asks now."""
         ...
 
 
@@ -111,7 +123,7 @@ class Blocked:
 
 
 class Loops:
-    """The loops of all processes. `sent` and the others are set once by the world, which is built around this."""
+    """The loops of all processes. `join` comes before the first event."""
 
     def __init__(self, agenda: Agenda, watch: Watch, trace: Trace, counters: dict[str, int]) -> None:
         self._agenda = agenda
@@ -119,12 +131,16 @@ class Loops:
         self._note = trace.add
         self._counters = counters
         self._sweep = Sweep(watch, trace)
-        self.wire: Wire | None = None
-        self.ended: Callable[[Process, Resolve, int], None] = _nobody
-        """Takes each outcome that reaches an application."""
-        self.asked: Callable[[Process, int], None] = _nothing
-        """Lets an application ask what it would have asked while it stood still."""
+        self._send: Callable[[Process, Send, int], bool] = _unjoined
+        self._decoded: Callable[[Process, Way, list[Buffer]], Received | None] = _unjoined
+        self._ended: Callable[[Process, Resolve, int], None] = _unjoined
+        self._ask_late: Callable[[Process, int], None] = _unjoined
         self.steps = 0
+
+    def join(self, wire: Wire, users: Users) -> None:
+        """Know the network and the applications, which in turn know the loops."""
+        self._send, self._decoded = wire.send, wire.decoded
+        self._ended, self._ask_late = users.ended, users.ask_late
 
     # --- a turn -----------------------------------------------------------------------------------------------------
 
@@ -147,18 +163,44 @@ class Loops:
 
     def feed(self, process: Process, event: Event, at: int) -> bool:
         """Take one event and carry out what comes of it; False where the loop is busy with a run since then."""
-        return self.carry_out(process, self._handle(process, event, at), deque(), at)
+        return self.carry_out(process, self._handle(process, event, at), None, at)
 
-    def carry_out(self, process: Process, actions: Sequence[Action], followers: deque[Event], at: int) -> bool:
+    def carry_out(self, process: Process, actions: Sequence[Action], followers: deque[Event] | None, at: int) -> bool:
         """Carry actions out, then take the events that follow; False where the loop is busy with a run since then."""
         count = 0
         while True:
-            for index, action in enumerate(actions):
-                lasts = self._perform(process, action, followers, at)
-                if lasts:
-                    process.busy = True
-                    self._agenda.put(at + lasts, Blocked(self, process, actions[index + 1 :], followers))
-                    return False
+            index = 0
+            for action in actions:
+                index += 1
+                if isinstance(action, Send):
+                    if self._send(process, action, at):
+                        continue
+                    follows: Event = SendFailed(action.link, action.message)
+                elif isinstance(action, WakeAt):
+                    self._wake(process, action.at_ns, at)
+                    continue
+                elif isinstance(action, Run):
+                    lasts, ended = self._run(process, action, at)
+                    if ended is None:
+                        continue
+                    follows = ended
+                    if lasts:
+                        followers = followers or deque()
+                        followers.append(follows)
+                        process.busy = True
+                        self._agenda.put(at + lasts, Blocked(self, process, actions[index:], followers))
+                        return False
+                elif isinstance(action, Resolve):
+                    self._ended(process, action, at)
+                    continue
+                else:
+                    if isinstance(action, Abort):
+                        self._note((action.run,))
+                        process.executors[action.executor].abort(action.run, at)
+                    continue
+                if followers is None:
+                    followers = deque()
+                followers.append(follows)
             if not followers:
                 return True
             count += 1
@@ -180,32 +222,23 @@ class Loops:
             self._agenda.put_last(at, self._sweep)
         return actions
 
-    def _perform(self, process: Process, action: Action, followers: deque[Event], at: int) -> int:
-        """Carry out one action; how long it keeps the loop busy."""
-        if isinstance(action, Send):
-            if self.wire is None or not self.wire.send(process, action, at):
-                followers.append(SendFailed(action.link, action.message))
-        elif isinstance(action, WakeAt):
-            self._note((action.at_ns,))
-            process.wake_local = action.at_ns
-            process.wake_true = process.clock.true(action.at_ns)
-            self._arm(process, at)
-        elif isinstance(action, Resolve):
-            self.ended(process, action, at)
-        elif isinstance(action, Run):
-            self._note((action.run, action.executor, action.slot, action.latest_ns))
-            executor = process.executors[action.executor]
-            if action.in_place:
-                event, lasts = executor.in_place(action, at)
-                followers.append(event)
-                return lasts
-            executor.submit(action, at)
-        elif isinstance(action, Abort):
-            self._note((action.run,))
-            process.executors[action.executor].abort(action.run, at)
-        return 0
+    def _run(self, process: Process, run: Run, at: int) -> tuple[int, Event | None]:
+        """Launch a run: how long it keeps the loop busy, and how it ended, where it was carried out in place."""
+        self._note((run.run, run.executor, run.slot, run.latest_ns))
+        executor = process.executors[run.executor]
+        if run.in_place:
+            return executor.in_place(run, at)
+        executor.submit(run, at)
+        return 0, None
 
     # --- time -------------------------------------------------------------------------------------------------------
+
+    def _wake(self, process: Process, at_ns: int, at: int) -> None:
+        self._note((at_ns,))
+        process.wake_local = at_ns
+        process.wake_true = due = process.clock.true(at_ns)
+        if due < process.armed:
+            self._arm(process, at)
 
     def _arm(self, process: Process, at: int) -> None:
         due = process.wake_true
@@ -261,7 +294,7 @@ class Loops:
             return
         for executor in process.executors:
             executor.thaw(at)
-        self.asked(process, at)
+        self._ask_late(process, at)
         blocked, process.blocked = process.blocked, None
         if blocked is not None:
             blocked.happen(at)
@@ -284,7 +317,7 @@ class Loops:
             way, generation, frames = process.messages.popleft()
             if generation == way.generation:
                 way.waiting -= 1
-            event = self.wire.decoded(process, way, frames) if self.wire is not None else None
+            event = self._decoded(process, way, frames)
             if event is not None:
                 free = self.feed(process, event, at)
         while free and process.arrivals:
@@ -295,9 +328,5 @@ class Loops:
             self._arm(process, at)
 
 
-def _nobody(process: Process, resolve: Resolve, at: int) -> None:
-    raise InvariantBroken(f"{process.name} resolves {resolve.sequence} at {at} before there is a world")
-
-
-def _nothing(process: Process, at: int) -> None:
-    raise InvariantBroken(f"{process.name} goes on at {at} before there is a world")
+def _unjoined(*what: object) -> NoReturn:
+    raise InvariantBroken(f"a loop turns before there is a world: {what!r:.200}")

@@ -7,7 +7,9 @@ in 2^32). `expected` says what the right one is. Lossy codings are gone through 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from functools import cache
 from zlib import crc32
 
 import numpy as np
@@ -86,18 +88,20 @@ class _Part:
         self._empty = part.empty
         self._entry = entry_tensors(plan, part)
         self._exit = exit_tensors(plan, part)
+        self._sizes = [spec.nbytes() for spec in self._entry]
+        self._fillers: dict[int, list[Filler]] = {}
         self._salt = crc32(f"{contract} {part.program} {part.first} {part.last}".encode())
 
     def result(self, row: Row) -> RowResult:
         """The row's outputs, encoded where that is asked for, or its error."""
-        if len(row.inputs) != len(self._entry):
-            return RowResult(row.job, (), f"{len(row.inputs)} tensors, expected {len(self._entry)}")
-        tensors: list[Array | Buffer] = []
-        for index, (spec, given) in enumerate(zip(self._entry, row.inputs, strict=True)):
-            tensor = self._decoded(given, row, index, spec)
-            if _nbytes(tensor) != spec.nbytes(row.rows):
-                return RowResult(row.job, (), f"{spec.name}: not the size of {row.rows} rows")
-            tensors.append(tensor)
+        tensors: Sequence[Array | Buffer] = row.inputs
+        if len(tensors) != len(self._entry):
+            return RowResult(row.job, (), f"{len(tensors)} tensors, expected {len(self._entry)}")
+        if row.decode.lossy:
+            tensors = [self._decoded(given, row, i, self._entry[i]) for i, given in enumerate(tensors)]
+        for tensor, size in zip(tensors, self._sizes, strict=True):
+            if _nbytes(tensor) != size * row.rows:
+                return RowResult(row.job, (), f"a tensor of {_nbytes(tensor)} bytes for {row.rows} rows of {size}")
         outputs = self._arrays(tensors, row.rows) if self._empty else self._stamp(tensors, row.rows)
         if row.encode is None:
             return RowResult(row.job, outputs)
@@ -112,7 +116,7 @@ class _Part:
         return {s.name: o for s, o in zip(self._exit, outputs, strict=True) if isinstance(o, np.ndarray)}
 
     def _decoded(self, given: Array | Buffer, row: Row, index: int, spec: TensorSpec) -> Array | Buffer:
-        if isinstance(given, np.ndarray) or not row.decode.lossy:
+        if isinstance(given, np.ndarray):
             return given
         array: Array = np.empty(spec.at(row.rows), dtype_of(spec.dtype))
         decode_into(given, row.decode, index, spec, row.rows, array)
@@ -127,27 +131,43 @@ class _Part:
         seed = self._salt
         for tensor in tensors:
             seed = crc32(tensor.data if isinstance(tensor, np.ndarray) else tensor, seed)
-        return tuple([fill(spec, rows, seed * 8 + i) for i, spec in enumerate(self._exit)])
+        fillers = self._fillers.get(rows)
+        if fillers is None:
+            fillers = self._fillers[rows] = [filler(spec, rows) for spec in self._exit]
+        return tuple([fill(seed * 8 + i) for i, fill in enumerate(fillers)])
 
 
 def _nbytes(tensor: Array | Buffer) -> int:
     return len(tensor) if isinstance(tensor, bytes | bytearray) else tensor.nbytes
 
 
-def fill(spec: TensorSpec, rows: int, seed: int) -> Array:
-    """A tensor that depends on all of `seed`'s lower 61 bits; read-only unless it is of floats, which are small numbers."""
-    shape = spec.at(rows)
-    dtype = dtype_of(spec.dtype)
-    pattern = (((seed + 1) * STEP) & MASK).to_bytes(8, "little")
-    elements = 1
-    for axis in shape:
-        elements *= axis
-    if dtype.kind == "f":
-        small: Array = np.ndarray(shape, np.int8, pattern * -(-elements // 8))
-        return small.astype(dtype)
-    return np.ndarray(shape, dtype, pattern * -(-elements * dtype.itemsize // 8))
+class Filler:
+    """Fills tensors of one specification and number of rows."""
+
+    __slots__ = ("_dtype", "_repeats", "_shape", "_small")
+
+    def __init__(self, spec: TensorSpec, rows: int) -> None:
+        self._shape = spec.at(rows)
+        self._dtype = dtype_of(spec.dtype)
+        self._small = self._dtype.kind == "f"
+        nbytes = math.prod(self._shape) * (1 if self._small else self._dtype.itemsize)
+        self._repeats = -(-nbytes // 8)
+
+    def __call__(self, seed: int) -> Array:
+        """A tensor that depends on `seed`'s lower 61 bits; read-only unless it is of floats, which are small numbers."""
+        pattern = (((seed + 1) * STEP) & MASK).to_bytes(8, "little") * self._repeats
+        if self._small:
+            small: Array = np.ndarray(self._shape, np.int8, pattern)
+            return small.astype(self._dtype)
+        return np.ndarray(self._shape, self._dtype, pattern)
+
+
+@cache
+def filler(spec: TensorSpec, rows: int) -> Filler:
+    """The filler for these tensors."""
+    return Filler(spec, rows)
 
 
 def request_inputs(specs: Sequence[TensorSpec], rows: int, value: int) -> tuple[Array, ...]:
     """The tensors that a client sends with the request that was given the number `value`."""
-    return tuple([fill(spec, rows, value * 8 + i) for i, spec in enumerate(specs)])
+    return tuple([filler(spec, rows)(value * 8 + i) for i, spec in enumerate(specs)])

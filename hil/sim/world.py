@@ -32,9 +32,7 @@ class World:
         stamps = Stamps({c: p for m in script.models for c, p in zip(m.contracts, m.plans, strict=True)})
         self.births = Births(site, self.agenda, self.net, self.loops, stamps, watch, journal)
         self.applications = Applications(site, self.agenda, self.net, self.loops, self.births, self.trace, watch)
-        self.loops.wire = self.net
-        self.loops.ended = self.applications.ended
-        self.loops.asked = self.applications.ask_late
+        self.loops.join(self.net, self.applications)
 
     def turn(self, process: Process, event: Event, at: int) -> None:
         """Let a process take an event now."""
