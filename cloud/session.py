@@ -96,6 +96,8 @@ class Session:
         }
         self._admitted: dict[int, Admitted] = {}
         self._by_identity: dict[Identity, int] = {}
+        self._stuck: dict[int, int] = {}
+        """When those are told whose executor is overdue."""
         self._last_job = 0
         self._wake_at = 0
         self._jumped_ns = 0
@@ -246,14 +248,22 @@ class Session:
             for launch in decision.overdue:
                 self._overdue(launch, now, out)
             decision = self.scheduler.schedule(now)
+        if self._stuck:
+            self._tell_the_stuck(now, out)
         for job in decision.expired:
             self._refuse_job(job.id, "expired", "it can no longer be done in time", now, out)
         out += decision.runs
 
     def _overdue(self, launch: Launch, now: int, out: list[Action]) -> None:
-        """An executor has got stuck: those who wait for it are told now, while they may still find another way."""
+        """An executor may have got stuck. Those who wait for it are told when half of their time has passed since it began,
+        since a run that has taken so long is taken to need as long again, and they may still find another way."""
         self.counters["overdue"] += 1
-        for job in [job.id for job in launch.jobs if job.id in self._admitted]:
+        for job in launch.jobs:
+            if job.id in self._admitted:
+                self._stuck[job.id] = max(now, (launch.began_ns + job.deadline_ns) // 2)
+
+    def _tell_the_stuck(self, now: int, out: list[Action]) -> None:
+        for job in [job for job, at in self._stuck.items() if now >= at]:
             self._refuse_job(job, "failed", "its executor is overdue", now, out)
             self._stop(job, out)
 
@@ -306,6 +316,7 @@ class Session:
         """A request is over: its credit is free, and it is no longer known as open."""
         admitted = self._admitted.pop(job)
         del self._by_identity[admitted.identity]
+        self._stuck.pop(job, None)
         self.peers.credits.give_back(admitted.account)
         return admitted
 
@@ -352,6 +363,8 @@ class Session:
 
     def _wake(self, now: int, out: list[Action]) -> None:
         at = self.scheduler.next_wakeup(now)
+        if self._stuck:
+            at = min(self._stuck.values()) if at is None else min(at, *self._stuck.values())
         if at is not None and max(at, now) != self._wake_at:
             self._wake_at = max(at, now)
             out.append(WakeAt(self._wake_at))

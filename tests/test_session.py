@@ -411,3 +411,24 @@ def test_an_edge_that_was_suspended_and_greets_anew_is_not_taken_for_late() -> N
     behind = T0 + 1000 * MS
     give(s, hello(), behind)
     assert launches(give(s, infer(1, sent_ns=T0 + 2 * MS, budget_ns=10 * MS), behind, frames=FRAMES)) == 1
+
+
+# --- overdue -----------------------------------------------------------------------------------------------------------
+
+
+def test_who_waits_for_an_overdue_executor_is_told_when_half_of_the_time_has_passed() -> None:
+    s = greeted()
+    give(s, infer(1, budget_ns=40 * MS), frames=FRAMES)
+    assert give(s, Probe(1, T0, 0, 0), T0 + 19 * MS)[:-1] == []
+    actions = s.handle(Tick(), T0 + 20 * MS)
+    assert refusal(actions) == "failed"
+    assert [a.run for a in actions if isinstance(a, Abort)] == [1]
+    s.validate()
+
+
+def test_a_run_that_takes_long_beside_a_distant_deadline_is_waited_for() -> None:
+    s = greeted()
+    give(s, infer(1, budget_ns=2000 * MS), frames=FRAMES)
+    s.handle(Tick(), T0 + 500 * MS)
+    actions = s.handle(Finished(1, (RowResult(1, (b"",)),), T0, T0 + 600 * MS), T0 + 600 * MS)
+    assert [type(a.message) for a in actions if isinstance(a, Send)] == [Reply]
