@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --progress-b
 NEWS := sed -u '/^Requirement already satisfied/d'
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: setup demo test check bench fmt clean \
+.PHONY: setup demo test check bench soak fmt clean \
   check-format check-lint check-imports check-sources check-mypy check-pyright
 .NOTPARALLEL:
 
@@ -44,6 +44,9 @@ check-pyright: .venv/.dev
 
 bench: .venv/.dev
 	$(BIN)/headtail bench
+
+soak: .venv/.dev
+	$(BIN)/headtail sim check --endless --scenario all
 
 fmt: .venv/.dev
 	$(BIN)/ruff format .

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -480,3 +483,10 @@ def _rest_of_check_18(bench: Bench) -> None:
 
 def test_every_check_has_a_number_of_its_own_from_1_to_18() -> None:
     assert [check.number for check in Bench().checks.checks] == list(range(1, 19))
+
+
+def test_the_manual_says_of_each_rule_what_its_check_says() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "testing.md").read_text(encoding="utf-8")
+    told = {int(n): says for n, says in re.findall(r"^\| (\d+) \| ([^|]+) \|", page, re.MULTILINE)}
+    said = {check.number: (inspect.getdoc(type(check)) or "").split("\n\n")[0] for check in Bench().checks.checks}
+    assert {f"{number}. {says}" for number, says in told.items()} == {" ".join(text.split()) for text in said.values()}
