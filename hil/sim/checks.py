@@ -24,7 +24,9 @@ from edge.stub import Stub
 from hil.sim import books_inside as inside
 from hil.sim.author import write
 from hil.sim.books import ClientBook, EdgeBook, NodeBook
-from hil.sim.books_keep import close_client, close_edge, close_node, open_client, open_edge, open_node
+from hil.sim.books_keep import close_client, open_client
+from hil.sim.books_keep_edge import close_edge, open_edge
+from hil.sim.books_keep_node import close_node, open_node
 from hil.sim.broken import Broken
 from hil.sim.checks_answers import Expected, RightAnswer, SaysWhatRan, TimesAddUp
 from hil.sim.checks_base import AllEars, Check, Shelf

@@ -1,0 +1,245 @@
+"""How the book of a broker is kept (`hil.sim.books_keep` says how that goes)."""
+
+from __future__ import annotations
+
+from heapq import heappush
+
+from hil.sim import books_inside as inside
+from hil.sim.books import (
+    Attempt,
+    EdgeBook,
+    EdgeRequest,
+    NodeView,
+)
+from hil.sim.books_keep import close_work, open_work
+from hil.sim.checks_hear import Ears
+from shared.events import (
+    Arrived,
+    ClientGone,
+    Event,
+    Failed,
+    Finished,
+    Hold,
+    LinkDown,
+    LinkUp,
+    Received,
+    Resolve,
+    Run,
+    Send,
+    SendFailed,
+    Withdrawn,
+)
+from shared.request import Rejected
+from shared.wire.messages import Bye, Infer, Probe, ProbeReply, Refusal, Reply, Welcome
+
+NOBODYS = (("", 0), 0)
+
+
+def open_edge(ears: Ears[EdgeBook]) -> None:
+    """What is known of a broker before the checks look."""
+    open_work(ears)
+    ears.event(Finished, _heads_done)
+    ears.event(Failed, _runs_failed)
+    ears.event(Arrived, _arrived)
+    ears.event(Withdrawn, _withdrawn)
+    ears.event(ClientGone, _client_gone)
+    ears.event(LinkUp, _link_up)
+    ears.event(LinkDown, _link_down)
+    ears.event(SendFailed, _unsent)
+    ears.received(Reply, _answered)
+    ears.received(Refusal, _answered)
+    ears.received(ProbeReply, _probed)
+    ears.received(Welcome, _welcomed)
+    ears.received(Bye, _node_leaves)
+    ears.action(Resolve, _resolved)
+    ears.action(Hold, _held)
+    ears.action(Run, _whose)
+    ears.sent(Infer, _asked)
+    ears.sent(Probe, _probing)
+
+
+def close_edge(ears: Ears[EdgeBook]) -> None:
+    """What is carried over."""
+    ears.end_of(Finished, _forget_work)
+    ears.end_of(Failed, _forget_work)
+    ears.end_of(Arrived, _forget_twice)
+    ears.end_of(Received, _forget_reply)
+    close_work(ears)
+
+
+def _heads_done(book: EdgeBook, event: Finished, now: int) -> None:
+    for result in event.results:
+        key, attempt = book.work_of.get(result.job, NOBODYS)
+        request = book.open.get(key)
+        if request is None:
+            continue
+        if result.error:
+            request.broken_run = True
+        elif attempt:
+            request.heads.append(result.outputs)
+
+
+def _runs_failed(book: EdgeBook, event: Failed, now: int) -> None:
+    for row in book.ended.run.rows if book.ended is not None else ():
+        request = book.open.get(book.work_of.get(row.job, NOBODYS)[0])
+        if request is not None:
+            request.broken_run = True
+
+
+def _arrived(book: EdgeBook, event: Arrived, now: int) -> None:
+    request = event.request
+    key = (request.client, request.sequence)
+    if key in book.open:
+        book.twice = key
+        return
+    entry = inside.opened(book.broker, *key)
+    number = 0 if entry is None else entry.id
+    if number:
+        book.numbers[number] = key
+    resolve_by = request.deadline_ns - book.guard_ns
+    book.open[key] = EdgeRequest(request, now, resolve_by, number)
+    heappush(book.due, (resolve_by, key))
+
+
+def _withdrawn(book: EdgeBook, event: Withdrawn, now: int) -> None:
+    _close(book, (event.client, event.sequence))
+
+
+def _client_gone(book: EdgeBook, event: ClientGone, now: int) -> None:
+    for key in [key for key in book.open if key[0] == event.client]:
+        _close(book, key)
+
+
+def _close(book: EdgeBook, key: tuple[str, int]) -> None:
+    book.closing = request = book.open.pop(key, None)
+    if request is not None:
+        book.numbers.pop(request.number, None)
+
+
+def _resolved(book: EdgeBook, action: Resolve, event: Event, now: int) -> None:
+    key = (action.client, action.sequence)
+    if key == book.twice and isinstance(action.outcome, Rejected) and action.outcome.reason == "duplicate":
+        book.closing = None
+    else:
+        _close(book, key)
+        book.twice = None if key == book.twice else book.twice
+
+
+def _held(book: EdgeBook, action: Hold, event: Event, now: int) -> None:
+    book.closing = request = book.open.get((action.client, action.sequence))
+    if request is not None:
+        request.held = action.answer
+
+
+def _whose(book: EdgeBook, run: Run, event: Event, now: int) -> None:
+    for row in run.rows:
+        number, attempt = inside.job_owner(book.broker, row.job)
+        book.work_of[row.job] = (book.numbers.get(number, NOBODYS[0]), attempt)
+
+
+def _forget_twice(book: EdgeBook, event: Arrived, now: int) -> None:
+    book.twice = None
+
+
+def _forget_reply(book: EdgeBook, event: Received, now: int) -> None:
+    book.replied = None
+
+
+def _forget_work(book: EdgeBook, event: Finished | Failed, now: int) -> None:
+    if book.ended is not None:
+        for row in book.ended.run.rows:
+            book.work_of.pop(row.job, None)
+
+
+def _view(book: EdgeBook, link: str) -> NodeView | None:
+    return book.nodes.get(link.rpartition("/")[0])
+
+
+def _link_up(book: EdgeBook, event: LinkUp, now: int) -> None:
+    view = _view(book, event.link)
+    if view is not None and event.link.endswith("/probe"):
+        view.probes = 0
+    elif view is not None:
+        view.linked = True
+        view.welcomed = False
+
+
+def _link_down(book: EdgeBook, event: LinkDown, now: int) -> None:
+    view = _view(book, event.link)
+    if view is not None and event.link.endswith("/data"):
+        view.linked = False
+        view.lose()
+
+
+def _unsent(book: EdgeBook, event: SendFailed, now: int) -> None:
+    view = _view(book, event.link)
+    if view is not None and isinstance(event.message, Infer):
+        view.out.pop((event.message.sequence, event.message.attempt), None)
+
+
+def _answered(book: EdgeBook, message: Reply | Refusal, event: Received, now: int) -> None:
+    view = _view(book, event.link)
+    if view is None:
+        return
+    _moved(book, view, event.link)
+    view.credits = message.load.credits
+    if message.incarnation == book.incarnation:
+        attempt = view.out.pop((message.sequence, message.attempt), None)
+        book.replied = None if attempt is None else (view, attempt)
+    if isinstance(message, Refusal) and message.reason == "hello":
+        view.welcomed = False
+
+
+def _moved(book: EdgeBook, view: NodeView, link: str) -> None:
+    if link.endswith("/data"):
+        view.moved_step = book.step
+
+
+def _probed(book: EdgeBook, message: ProbeReply, event: Received, now: int) -> None:
+    view = _view(book, event.link)
+    if view is not None:
+        view.probes = 0
+        view.credits = message.load.credits
+        _moved(book, view, event.link)
+
+
+def _welcomed(book: EdgeBook, message: Welcome, event: Received, now: int) -> None:
+    view = _view(book, event.link)
+    if view is None or not event.link.endswith("/data"):
+        return
+    if view.incarnation != message.incarnation:
+        view.lose()
+    view.welcomed = True
+    view.incarnation = message.incarnation
+    view.contracts = message.contracts
+    view.credits = message.credits
+    _moved(book, view, event.link)
+
+
+def _node_leaves(book: EdgeBook, message: Bye, event: Received, now: int) -> None:
+    view = _view(book, event.link)
+    if view is not None:
+        view.lose()
+
+
+def _asked(book: EdgeBook, message: Infer, action: Send, event: Event, now: int) -> None:
+    view = _view(book, action.link)
+    if view is None:
+        book.sending = None
+        return
+    key = book.numbers.get(message.sequence)
+    if key is None and isinstance(event, Arrived):
+        key = (event.request.client, event.request.sequence)
+    out = inside.edge_nodes(book.broker)[view.name].out.get((message.sequence, message.attempt))
+    attempt = Attempt(message, key or NOBODYS[0], now, now if out is None else out.typical_ns, book.step)
+    view.out[message.sequence, message.attempt] = attempt
+    book.sending = (view, attempt)
+
+
+def _probing(book: EdgeBook, message: Probe, action: Send, event: Event, now: int) -> None:
+    view = _view(book, action.link)
+    if view is None:
+        return
+    if view.probes >= book.probe_losses:
+        view.lose()
+    view.probes += 1
