@@ -19,9 +19,12 @@ Whether a *stream* can be promised, whose frames come at any phase, is decided b
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable, Sequence
 
 import msgspec
+
+NEVER_NS = (1 << 63) - 1
 
 MOST_POINTS = 512
 """Points in time at which the demand of streams is looked at; a set that needs more is near full load, and not accepted."""
@@ -118,28 +121,21 @@ def _fitted(free_at: Sequence[int], work: Sequence[Promise]) -> Promise | None:
     """Each to the earliest gap that it fits into, in the order given."""
     taken: list[list[tuple[int, int]]] = [[] for _ in free_at]
     for promise in work:
-        place = min(
-            (
-                (_gap(spans, max(free, promise.release_ns), promise.duration_ns), spans)
-                for free, spans in zip(free_at, taken, strict=True)
-            ),
-            key=lambda found: found[0],
-        )
-        start, spans = place
-        if start + promise.duration_ns > promise.deadline_ns:
+        duration, release = promise.duration_ns, promise.release_ns
+        soonest, place = NEVER_NS, taken[0]
+        for free, spans in zip(free_at, taken, strict=True):
+            start = free if free > release else release
+            for begins, ends in spans:
+                if start + duration <= begins:
+                    break
+                if ends > start:
+                    start = ends
+            if start < soonest:
+                soonest, place = start, spans
+        if soonest + duration > promise.deadline_ns:
             return promise
-        spans.append((start, start + promise.duration_ns))
-        spans.sort()
+        insort(place, (soonest, soonest + duration))
     return None
-
-
-def _gap(spans: Sequence[tuple[int, int]], start: int, duration: int) -> int:
-    """The earliest time from `start` on at which `duration` fits between the spans, which are in order."""
-    for begins, ends in spans:
-        if start + duration <= begins:
-            return start
-        start = max(start, ends)
-    return start
 
 
 def _slack_enough(streams: Sequence[Periodic]) -> bool:
