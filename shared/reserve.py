@@ -128,8 +128,7 @@ def _fitted(free_at: Sequence[int], work: Sequence[Promise]) -> Promise | None:
             for begins, ends in spans:
                 if start + duration <= begins:
                     break
-                if ends > start:
-                    start = ends
+                start = max(start, ends)
             if start < soonest:
                 soonest, place = start, spans
         if soonest + duration > promise.deadline_ns:
