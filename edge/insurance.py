@@ -123,13 +123,17 @@ class Insurance:
 
     def move(self, open_: Open, now: int) -> bool:
         """The executor on which the rung of this request runs is overdue: run it again on another. False where there is
-        none, and the overdue one is waited for."""
+        none, or no room in the queue, and the overdue one is waited for."""
         if self._scheduler.executors < 2 or open_.rung is None:
             return False
         insured = Insured(
             open_.rung.agreement, now, self._scheduler.can_promise(now, self._promise(open_, open_.rung, 0))
         )
-        return self.queue(open_, insured, now, cloud=False)
+        former = (open_.rung_job, open_.rung_work, open_.trouble)
+        if self.queue(open_, insured, now, cloud=False):
+            return True
+        open_.rung_job, open_.rung_work, open_.trouble = former
+        return False
 
     def _floor(self, open_: Open) -> Sequence[Rung]:
         """The rungs for which lesser promises are displaced: what a stream was granted, then the cheapest."""

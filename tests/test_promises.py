@@ -328,6 +328,20 @@ def test_work_of_an_overdue_executor_is_run_again_on_another() -> None:
     assert [run.executor for run in pair.edge.launched] == [0, 1]
 
 
+def test_an_overdue_executor_is_waited_for_where_the_queue_has_no_room() -> None:
+    contract, plan = make_plan(edge_ms=(20.0, 4.0), routes=(), max_batch=1)
+    settings = EdgeSettings(execution=Execution(executors=2), scheduling=Scheduling(max_queued=1))
+    pair = Pair({contract: plan}, settings)
+    pair.edge.slow = 3.0
+    first = pair.ask(make_input(), 60)
+    pair.run(1)
+    for _ in range(2):
+        pair.ask(make_input(), 200)
+    pair.run(100)
+    assert pair.broker.counters["overdue"] > 0
+    assert isinstance(pair.outcome(first), Answer)
+
+
 def test_nothing_is_promised_on_an_overdue_executor() -> None:
     contract, plan = make_plan(edge_ms=(20.0, 4.0), routes=())
     pair = Pair({contract: plan}, EdgeSettings())
