@@ -329,9 +329,8 @@ def test_work_of_an_overdue_executor_is_run_again_on_another() -> None:
 
 
 def test_an_overdue_executor_is_waited_for_where_the_queue_has_no_room() -> None:
-    contract, plan = make_plan(edge_ms=(20.0, 4.0), routes=(), max_batch=1)
     settings = EdgeSettings(execution=Execution(executors=2), scheduling=Scheduling(max_queued=1))
-    pair = Pair({contract: plan}, settings)
+    pair = Pair({"s" * 64: one_rung(4.0)}, settings)
     pair.edge.slow = 3.0
     first = pair.ask(make_input(), 60)
     pair.run(1)
