@@ -125,6 +125,17 @@ def test_no_more_streams_than_the_limit_are_kept() -> None:
     assert len(streams) == len(streams.promises) == MAX_STREAMS
 
 
+def test_nothing_is_kept_of_streams_that_come_and_go_while_the_agents_are_away() -> None:
+    streams = Announced(2)
+    streams.attached(PRIMARY, 1)
+    streams.lost(PRIMARY)
+    for number in range(1, 100):
+        streams.open(opened(number))
+        streams.close(number)
+        assert streams.news(None) == []
+    assert [len(agent.open) + len(agent.due) for agent in streams._agents] == [0, 0]
+
+
 @pytest.mark.parametrize(
     ("bad", "words"),
     [

@@ -164,6 +164,16 @@ def test_when_the_silent_primary_speaks_requests_go_back_to_it() -> None:
     assert bench.asked_of == [(1, PRIMARY), (1, STANDBY), (2, PRIMARY)]
 
 
+def test_any_word_of_the_silent_primary_brings_it_what_the_standby_could_not_take() -> None:
+    bench = Bench()
+    bench.ask(1)
+    bench.until(D // 2)
+    bench.ask(2, deadline_ns=bench.now + D)
+    bench.do(Declined(2, STANDBY))
+    bench.do(Heard(PRIMARY))
+    assert bench.asked_of == [(1, PRIMARY), (1, STANDBY), (2, STANDBY), (2, PRIMARY)]
+
+
 def test_late_words_of_either_are_counted_and_ignored() -> None:
     bench = Bench()
     bench.ask(1)
@@ -299,6 +309,9 @@ def test_a_silent_primary_is_greeted_seldom() -> None:
     bench.until(D // 2)
     known = len(bench.greeted_at)
     bench.until(D // 2 + 3 * GREET_SILENT_NS)
+    assert len(bench.greeted_at) == known + 3
+    bench.do(Heard(PRIMARY))
+    bench.until(bench.now + 3 * GREET_SILENT_NS)
     assert len(bench.greeted_at) == known + 3
 
 

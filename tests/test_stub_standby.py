@@ -41,6 +41,7 @@ class Two:
         self.stub = Stub("app", 1, Outcomes("app", 8, standby=True))
         self.agents = [Bench({"c1": plan()}), Bench(standby_plans or {"c1": plan()})]
         self.up = [False, False]
+        self.full = False
         self.stopped: list[list[Event] | None] = [None, None]
         self.outcomes: dict[int, Outcome] = {}
         self.wake_ns: int | None = None
@@ -73,7 +74,7 @@ class Two:
             match action:
                 case Send():
                     agent = LINKS.index(action.link)
-                    if not self.up[agent]:
+                    if self.full or not self.up[agent]:
                         self._client(SendFailed(action.link, action.message))
                         continue
                     message, frames = decode_client(encode(action.message, action.frames))
@@ -168,6 +169,7 @@ def test_both_are_taken_leave_of() -> None:
 def test_a_standby_with_another_version_of_the_model_is_counted_and_not_asked() -> None:
     two = both({"c2": plan()})
     assert two.stub.faults == {"standby-contract": 1}
+    assert two.stub.models["double"].contract == "c1"
     two.disconnect(PRIMARY)
     two.ask()
     assert two.asked(STANDBY) == []
@@ -247,6 +249,40 @@ def test_streams_move_with_the_requests_and_so_do_their_promises() -> None:
     assert two.stub.promises[1].rung is None
     two.says(STANDBY, Granted("a", 1, "small"))
     assert two.stub.promises[1].rung is None
+
+
+def test_streams_are_announced_before_their_frames() -> None:
+    two = Two()
+    two.tell(stream())
+    two.ask()
+    two.connect(PRIMARY)
+    assert [type(event) for event in two.agents[PRIMARY].broker.events] == [StreamOpened, Arrived]
+
+
+def test_an_agent_whose_connection_was_lost_is_told_of_its_streams_again() -> None:
+    two = both()
+    two.agents[PRIMARY].reply = [Granted("a", 1, "whole")]
+    two.tell(stream())
+    two.disconnect(STANDBY)
+    two.disconnect(PRIMARY)
+    assert (two.stub.promises[1].rung, two.stub.promises[1].reason) == (None, "agent")
+    two.connect(PRIMARY)
+    assert two.streams(PRIMARY) == [OPENED, OPENED]
+
+
+def test_what_found_no_room_is_announced_when_something_else_happens_and_not_at_once() -> None:
+    two = both()
+    two.full = True
+    two.tell(stream())
+    assert two.streams(PRIMARY) == []
+    two.full = False
+    two.tell(Tick())
+    assert two.streams(PRIMARY) == [OPENED]
+    two.full = True
+    two.tell(StreamClosed("", 1))
+    two.full = False
+    two.tell(Tick())
+    assert two.streams(PRIMARY) == [OPENED, CLOSED]
 
 
 def test_a_stopped_primary_learns_that_its_streams_have_left_and_come_back() -> None:
