@@ -92,6 +92,7 @@ def test_a_request_is_answered_with_all_that_names_it(served: Served, edge: Inde
 def test_several_rows_travel_in_one_message(served: Served, edge: IndependentEdge) -> None:
     edge.infer(1, served.same, [["float32", [3, ELEMENTS]]], [ONE * 3], rows=3)
     reply, frames = edge.hear()
+    assert reply["t"] == "reply", reply
     assert reply["tensors"] == [["float32", [3, ELEMENTS]]]
     assert frames == [ONE * 3]
 
@@ -116,6 +117,7 @@ def test_several_jpegs_travel_in_one_frame(served: Served, edge: IndependentEdge
     frame = struct.pack("<3I", *map(len, streams)) + b"".join(streams)
     edge.infer(1, served.chain, [["uint8", [3, 32, 32, 3]]], [frame], rows=3, coding="jpeg90")
     reply, frames = edge.hear()
+    assert reply["t"] == "reply", reply
     assert reply["tensors"] == [["float32", [3, 5]], ["int64", [3]]]
     decoded = b"".join(simplejpeg.decode_jpeg(stream, "RGB").tobytes() for stream in streams)
     edge.infer(2, served.chain, [["uint8", [3, 32, 32, 3]]], [decoded], rows=3)
