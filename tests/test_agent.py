@@ -28,7 +28,7 @@ from edge.tickets import OutcomeFuture
 from shared.bundle import load_bundle
 from shared.errors import BundleError, SettingsError
 from shared.events import Action, Event, Received
-from shared.request import Answer, Array, Missed
+from shared.request import Answer, Array, Missed, Rejected
 from shared.settings import AgentGroup, EdgeSettings, Link
 from shared.wire.messages import Provisional
 
@@ -220,6 +220,22 @@ def test_a_stopped_agent_hangs_nobody_and_serves_again_when_it_goes_on(
             assert outcome.stage == "agent"
         agent.resume()
         assert_exact(client.infer(image, LONG_MS), truth)
+
+
+def test_a_stream_is_promised_again_by_an_agent_that_was_killed_and_started_anew(
+    bundle: Path, image: Array, tmp_path: Path, endpoint: str
+) -> None:
+    settings = edge_settings(endpoint, [bundle])
+    with Client(endpoint) as client, client.stream(period_ms=1_000, deadline_ms=LONG_MS) as stream:
+        for _ in range(2):
+            with ServiceProcess("edge", tmp_path, settings) as agent:
+                assert isinstance(stream.submit(image).result(PATIENCE_S), Answer)
+                assert stream.wait_promise(PATIENCE_S)
+                assert (stream.promise, stream.reason) == ("whole", "")
+                agent.kill()
+                while client.attached:
+                    assert isinstance(client.infer(image, 20), Missed | Rejected)
+            assert (stream.promise, stream.reason) == (None, "agent")
 
 
 def test_a_client_may_be_made_and_asked_before_its_agent_starts(
