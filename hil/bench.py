@@ -70,7 +70,7 @@ def show_streams(report: TwoStreams, console: Console) -> bool:
     for played in report.acts:
         for name, result in ((STRICT.name, played.strict), (LESSER.name, played.lesser)):
             if result is not None:
-                table.add_row(played.act.title if result is played.strict else "", name, *_cells(result))
+                table.add_row(played.act.name if result is played.strict else "", name, *_cells(result))
     console.print(table)
     for rule in report.rules:
         style = None if rule.holds or not rule.judged else "bold red"

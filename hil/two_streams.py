@@ -1,8 +1,8 @@
 """Two streams on one executor: a strict one of the high class, and a lesser one whose jobs would block it.
 
 An agent of its own process runs them, on a device that is a timed wait, so that how long the jobs take is known and 80 % of
-the executor is theirs. Where the machine stood still in an act it is played once more; where it still did, its shares are
-not judged.
+the executor is theirs. Where the machine stood still in an act it is played again, twice at most; where it still did, its
+shares are not judged.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ MOST_SETTLING = 6
 SETTLED = 0.9
 """Both streams' share on time from which on a device counts as fast again."""
 
+MOST_REPEATS = 2
 SLOWED_AFTER = 0.25
 """The share of a slowed act that is played at full speed."""
 
@@ -142,7 +143,9 @@ class StreamsRig:
                 told(f"{act.name}: {act.title}")
                 self._settle()
                 one = self._play(act, frames)
-                if one.strict.machine_stalled:
+                for _ in range(MOST_REPEATS):
+                    if not one.strict.machine_stalled:
+                        break
                     told(f"{act.name}: once more, the machine stalled")
                     self._settle()
                     one = self._play(act, frames)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from hil.results import PhaseResult
-from hil.verdict import Rule, Verdict, judge
+from hil.verdict import Rule, judge
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -98,14 +98,15 @@ def verdict_of(acts: Sequence[Played]) -> TwoStreams:
     lesser = judge([played.lesser for played in acts if played.lesser is not None])
     own = tuple(rule for played in acts for rule in _promise_rules(played))
     rules = (*steady.rules, *slowed.rules, *(_named(rule, "the lesser stream") for rule in lesser.rules), *own)
-    verdicts: tuple[Verdict, ...] = (steady, slowed, lesser)
     broken = sum(rule.judged and not rule.holds for rule in rules)
     unjudged = sum(not rule.judged for rule in rules)
-    noisy = next((verdict.words for verdict in verdicts if verdict.too_noisy), "")
-    words = f"{broken} of {len(rules)} rules are BROKEN" if broken else "every judged rule holds"
+    noisy = steady.too_noisy or slowed.too_noisy
+    words = f"{broken} of {len(rules)} rules BROKEN" if broken else "every judged rule holds"
     if unjudged:
         words += f"; {unjudged} not judged: the machine stalled"
-    return TwoStreams(tuple(acts), not broken and not noisy, noisy or words, rules)
+    if noisy:
+        words = f"this machine is too noisy to judge; {words}"
+    return TwoStreams(tuple(acts), not broken and not noisy, words, rules)
 
 
 def _promise_rules(played: Played) -> Iterator[Rule]:
