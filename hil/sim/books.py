@@ -246,8 +246,8 @@ class EdgeBook(WorkBook):
         """Whose request and which attempt (0: the rung) the jobs that are out work for."""
         self.promised: dict[int, tuple[Key, int, int, int]] = {}
         """Promised jobs that wait: whose, their time in the worst case when last looked at, their class, since when."""
-        self.streams = False
-        """Whether a stream was ever announced."""
+        self.streams: dict[tuple[str, int], int] = {}
+        """Classes of the streams that are announced, by client and number."""
         self.put_off = False
         """Whether promised work was ever put off."""
 

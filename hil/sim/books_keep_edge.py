@@ -27,6 +27,8 @@ from shared.events import (
     Run,
     Send,
     SendFailed,
+    StreamClosed,
+    StreamOpened,
     Withdrawn,
 )
 from shared.request import Rejected
@@ -43,6 +45,8 @@ def open_edge(ears: Ears[EdgeBook]) -> None:
     ears.event(Arrived, _arrived)
     ears.event(Withdrawn, _withdrawn)
     ears.event(ClientGone, _client_gone)
+    ears.event(StreamOpened, _stream_opened)
+    ears.event(StreamClosed, _stream_closed)
     ears.event(LinkUp, _link_up)
     ears.event(LinkDown, _link_down)
     ears.event(SendFailed, _unsent)
@@ -101,6 +105,15 @@ def _arrived(book: EdgeBook, event: Arrived, now: int) -> None:
     heappush(book.due, (resolve_by, key))
 
 
+def _stream_opened(book: EdgeBook, event: StreamOpened, now: int) -> None:
+    known = book.streams.get((event.client, event.stream), event.priority)
+    book.streams[event.client, event.stream] = min(known, event.priority)
+
+
+def _stream_closed(book: EdgeBook, event: StreamClosed, now: int) -> None:
+    book.streams.pop((event.client, event.stream), None)
+
+
 def _withdrawn(book: EdgeBook, event: Withdrawn, now: int) -> None:
     _close(book, (event.client, event.sequence))
 
@@ -108,6 +121,8 @@ def _withdrawn(book: EdgeBook, event: Withdrawn, now: int) -> None:
 def _client_gone(book: EdgeBook, event: ClientGone, now: int) -> None:
     for key in [key for key in book.open if key[0] == event.client]:
         _close(book, key)
+    for stream in [stream for stream in book.streams if stream[0] == event.client]:
+        del book.streams[stream]
 
 
 def _close(book: EdgeBook, key: tuple[str, int]) -> None:

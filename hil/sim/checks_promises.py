@@ -8,7 +8,7 @@ from hil.sim import books_inside as inside
 from hil.sim.books import EdgeBook, EdgeRequest, NodeView, ms
 from hil.sim.books_schedule import free_at, unkept
 from hil.sim.checks_base import AllEars, Check
-from shared.events import Arrived, ClockJumped, Event, Resolve, Run, Send, StreamOpened, Tick
+from shared.events import Arrived, ClockJumped, Event, Resolve, Run, Send, Tick
 from shared.queue import Job
 from shared.request import Answer, Superseded
 from shared.running import NEVER_NS
@@ -30,13 +30,9 @@ class PromisesKept(Check):
 
     def listen(self, ears: AllEars) -> None:
         """What concerns it."""
-        ears.edge.event(StreamOpened, self._streams)
         ears.edge.action(Run, self._launched)
         ears.edge.action(Resolve, self._resolved)
         ears.edge.end(self._look)
-
-    def _streams(self, book: EdgeBook, event: StreamOpened, now: int) -> None:
-        book.streams = True
 
     def _launched(self, book: EdgeBook, run: Run, event: Event, now: int) -> None:
         for row in run.rows:
@@ -46,7 +42,7 @@ class PromisesKept(Check):
         request = book.closing
         if request is None or request.promised_ns is None or isinstance(action.outcome, Answer | Superseded):
             return
-        if request.broken_run or book.streams or isinstance(event, ClockJumped):
+        if request.broken_run or _expects(book, request.request.priority) or isinstance(event, ClockJumped):
             return
         if max([book.slow_ns, *(now for out in book.out.values() if now > out.due_ns)]) >= request.promised_ns:
             return
@@ -98,7 +94,7 @@ class PromisesKept(Check):
         book.promised[job.id] = (key, longest, job.priority, now)
 
     def _excused(self, book: EdgeBook, request: EdgeRequest, priority: int, since: int, event: Event) -> bool:
-        if book.slow_ns >= since or request.broken_run or book.streams:
+        if book.slow_ns >= since or request.broken_run or _expects(book, priority):
             return True
         if isinstance(event, Tick) and event.late_ns > 0 and book.put_off:
             return True
@@ -114,6 +110,11 @@ class PromisesKept(Check):
         if broken is not None:
             due = ms(broken.deadline_ns - now)
             self.broken(book, f"job {broken.id}, due in {due}, is promised, and cannot be done in time")
+
+
+def _expects(book: EdgeBook, priority: int) -> bool:
+    """Whether frames are expected of a stream that is at least as important."""
+    return bool(book.streams) and min(book.streams.values()) <= priority
 
 
 class NothingOnSuspects(Check):
