@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from edge.nodes import FORGET_NS
 from hil.sim import books_inside as inside
 from hil.sim.books import EdgeBook, EdgeRequest, NodeView, ms
 from hil.sim.books_schedule import free_at, unkept
@@ -123,7 +124,8 @@ class NothingOnSuspects(Check):
 
     An executor whose run is overdue counts as never free: what is promised must be kept by the others. A connection is
     stalled where an answer on it is overdue by more than the settings allow and the broker has had a step since then in
-    which it could have seen that, unless the connection has carried something in between.
+    which it could have seen that, unless the connection has carried something in between, or the answer is overdue for so
+    long (5 s) that the broker has given it up.
     """
 
     number = 16
@@ -149,7 +151,8 @@ class NothingOnSuspects(Check):
             return
         for (sequence, number), attempt in view.out.items():
             overdue = book.before_ns - (attempt.typical_ns + book.stall_ns)
-            if overdue > 0 and attempt.step < book.step - 1:
+            forgotten = book.before_ns > attempt.typical_ns + FORGET_NS
+            if overdue > 0 and attempt.step < book.step - 1 and not forgotten:
                 self.broken(
                     book,
                     f"{view.name} is sent request {message.sequence}, and its answer to {sequence}/{number} is overdue for "
