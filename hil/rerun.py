@@ -53,7 +53,7 @@ class Rerun(msgspec.Struct, frozen=True):
 def rerun(journal: Journal) -> Rerun:
     """Give a journal's events to the machine of today. Raises `JournalError` where it cannot be read here."""
     replay = Replay(journal, states=False)
-    books = RerunBooks()
+    books = RerunBooks(late_start=journal.first > 0)
     world = _World(replay, books)
     steps = 0
     for step in replay.steps():

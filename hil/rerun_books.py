@@ -18,9 +18,11 @@ Attempt = tuple[int, int, int]
 
 class RerunBooks:
     """Reads every step of a machine. `on_time` counts the requests that were answered on time, on a node the attempts that
-    were answered."""
+    were answered. `late_start`: the journal's beginning is forgotten, so that what was asked before it may be answered."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, late_start: bool) -> None:
+        self._late_start = late_start
+        self._known: set[Key | Attempt] = set()
         self.faults: list[str] = []
         self.on_time = 0
         self.strict_from_ns: int | None = None
@@ -45,6 +47,7 @@ class RerunBooks:
             case Arrived(request=request):
                 key = (request.client, request.sequence)
                 again = key in self._due
+                self._known.add(key)
                 if not again:
                     self._due[key] = request.deadline_ns
             case Withdrawn():
@@ -52,7 +55,9 @@ class RerunBooks:
             case ClientGone():
                 self._due = {key: due for key, due in self._due.items() if key[0] != step.event.client}
             case Received(message=Infer() as message):
-                self._asked[message.incarnation, message.sequence, message.attempt] += 1
+                attempt = (message.incarnation, message.sequence, message.attempt)
+                self._asked[attempt] += 1
+                self._known.add(attempt)
             case _:
                 pass
         for action in step.actions:
@@ -71,7 +76,10 @@ class RerunBooks:
         outcome = resolve.outcome
         if again and isinstance(outcome, Rejected) and outcome.reason == "duplicate":
             return
-        due_ns = self._due.pop((resolve.client, resolve.sequence), None)
+        key = (resolve.client, resolve.sequence)
+        if self._from_before(key):
+            return
+        due_ns = self._due.pop(key, None)
         name = f"request {resolve.client}:{resolve.sequence}"
         if due_ns is None:
             self.fault(f"step {step.number}: {name} has an outcome and is not open")
@@ -82,11 +90,19 @@ class RerunBooks:
                 f"step {step.number}: {name} is decided {(step.now_ns - due_ns) / 1e6:.3f} ms after its deadline"
             )
 
+    def _from_before(self, asked: Key | Attempt) -> bool:
+        """Whether this was asked before the journal begins, and is answered for the first time."""
+        before = self._late_start and asked not in self._known
+        self._known.add(asked)
+        return before
+
     def _timely(self, due_ns: int) -> bool:
         return self.strict_from_ns is not None and due_ns > self.strict_from_ns
 
     def _answered(self, message: Reply | Refusal, step: Replayed) -> None:
         attempt = (message.incarnation, message.sequence, message.attempt)
+        if self._from_before(attempt):
+            return
         self._asked[attempt] -= 1
         if self._asked[attempt] < 0:
             self.fault(f"step {step.number}: attempt {attempt} is answered and was not asked, or is over")

@@ -101,6 +101,14 @@ def test_a_replay_is_the_same_in_a_process_that_hashes_otherwise(tmp_path: Path)
         assert (done.stdout, done.stderr) == ("['None', 'None', 'None']\n", "")
 
 
+def test_a_standby_serves_less_than_its_contract_says_and_replays() -> None:
+    contract, plan = make_plan()
+    setup = edge_setup(EdgeSettings(), {contract: msgspec.structs.replace(plan, ladder=plan.ladder[-1:])}, 1, 0)
+    recorder = Recorder(build_broker(setup), EDGE, setup, events=1_000)
+    recorder.handle(Arrived(request(contract, 1, make_input(), 1 * MS)), 1 * MS)
+    assert verify(journal(recorder)) is None
+
+
 def with_record(found: Journal, number: int, change: Callable[[bytes], bytes]) -> Journal:
     """The journal with one record changed."""
     segments: list[Segment] = []

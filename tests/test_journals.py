@@ -51,6 +51,11 @@ def test_an_unchanged_machine_takes_every_step_as_then_and_has_no_fault(name: st
     assert found.on_time > 0
 
 
+def test_what_was_asked_before_a_forgotten_beginning_may_be_answered() -> None:
+    for recorder in recorders(busy_pair(journal=200)).values():
+        assert rerun(journal(recorder)).faults == ()
+
+
 def spoil(monkeypatch: pytest.MonkeyPatch, kind: type, change: Callable[[list[Action]], list[Action]]) -> None:
     """Let a machine of this class do something else than it decides."""
     handle = kind.handle

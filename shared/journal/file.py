@@ -21,7 +21,7 @@ import msgspec
 from shared.errors import JournalError
 from shared.journal.kind import KindName, MachineKind, Setup
 from shared.journal.recorder import Frozen, Segment
-from shared.plan import Plan, contract_digest
+from shared.plan import Plan
 
 FORMAT = 1
 MAGIC = b"headtail journal "
@@ -155,9 +155,7 @@ def read(data: bytes, kinds: Mapping[str, MachineKind]) -> Journal:
 
 def _check_plans(plans: Mapping[str, Plan]) -> None:
     """What a machine would not survive: it makes tables of a plan's size."""
-    for contract, plan in plans.items():
-        if contract_digest(plan) != contract:
-            raise JournalError(f"it is damaged: plan {plan.name!r:.80} is not what its contract {contract:.12} says")
+    for plan in plans.values():
         if not 1 <= plan.max_batch <= MOST_ROWS:
             raise JournalError(f"plan {plan.name!r:.80} takes {plan.max_batch} rows; expected 1 to {MOST_ROWS}")
 
