@@ -48,6 +48,9 @@ from shared.errors import InvariantBroken
 from shared.events import Action, Event, Resolve, Run
 from shared.request import Outcome, Request
 
+OWN_STEPS = 16
+"""After so many steps a machine is asked to look at itself."""
+
 BELONGS = {"memory.py": 7, "credit.py": 11, "register.py": 2, "running.py": 5}
 """Checks by the file of the machine that found the rule broken itself."""
 
@@ -163,11 +166,15 @@ class Checks:
         if node is not None:
             self.ears.node.hear(node, event, actions, host.local(at))
             self._offsets.heard(self._shelf, node, event, at)
+            if not node.step % OWN_STEPS:
+                node.session.validate()
             return
         if client is not None:
             self.ears.client.hear(client, event, actions, host.local(at))
         if edge is not None:
             self._offsets.heard(self._shelf, edge, event, at)
+            if not edge.step % OWN_STEPS:
+                edge.broker.validate()
 
     def _write(
         self,
@@ -201,12 +208,11 @@ class Checks:
             self._outcome.ended(book, sequence, outcome)
 
     def sweep(self, at: int) -> None:
-        """Look at everything; the machines look at themselves as well."""
+        """Look at everything."""
         if self._scribe is not None:
             self._scribe.at = at
         for check in self.checks:
             check.sweep(self._shelf, at)
-        self._validate()
 
     def rest(self, at: int) -> None:
         """Look at what is left."""
@@ -216,8 +222,6 @@ class Checks:
         self.sweep(at)
         for check in self.checks:
             check.rest(self._shelf, at)
-
-    def _validate(self) -> None:
         for edge in self._shelf.edges:
             edge.broker.validate()
         for node in self._shelf.nodes:
