@@ -1,7 +1,8 @@
 """`headtail bench`: what depends on how fast and how quiet the machine is, and is therefore no test.
 
 Each part has limits of its own, and a module of its own: round trips beside a raw echo (`hil.round_trips`), two streams on
-one executor (`hil.two_streams`), and what a long run leaves behind (`hil.leak`), which takes long and is asked for by name.
+one executor (`hil.two_streams`), what recording costs (`hil.journal_cost`), and what a long run leaves
+behind (`hil.leak`), which takes long and is asked for by name.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from hil import round_trips
+from hil import journal_cost, round_trips
 from hil.leak import FORMS, GROWTH, Leak, LeakRig
 from hil.monitor import Noise
 from hil.results import PhaseResult
@@ -39,6 +40,7 @@ class Part(StrEnum):
 
     ROUND_TRIPS = "round-trips"
     STREAMS = "streams"
+    JOURNAL = "journal"
     LEAK = "leak"
 
 
@@ -128,7 +130,7 @@ def show_leaks(leaks: list[Leak], console: Console) -> bool:
 def main(
     only: Annotated[
         list[Part] | None,
-        typer.Option(help="What to measure, may be given several times. Without it: round-trips and streams."),
+        typer.Option(help="What to measure, may be given several times. Without it: all but leak."),
     ] = None,
     turns: Annotated[int, typer.Option(min=1, max=1000, help="Round trips: turns of every way.")] = 12,
     requests: Annotated[int, typer.Option(min=10, max=100_000, help="Round trips: requests in a turn.")] = 300,
@@ -136,11 +138,11 @@ def main(
     outcomes: Annotated[int, typer.Option(min=100, max=1_000_000_000, help="Leak: requests of each form.")] = 1_000_000,
     report: Annotated[Path | None, typer.Option("--json", help="Write the figures here.")] = None,
 ) -> None:
-    """Measure headtail on this machine: round trips beside a raw echo, two streams on one executor, and, asked for by name,
-    what a million requests leave behind. Exit status 1 over a limit."""
+    """Measure headtail on this machine: round trips beside a raw echo, two streams on one executor, what recording costs,
+    and, asked for by name, what a million requests leave behind. Exit status 1 over a limit."""
     console = Console()
     add_weight()
-    parts = only or [Part.ROUND_TRIPS, Part.STREAMS]
+    parts = only or [Part.ROUND_TRIPS, Part.STREAMS, Part.JOURNAL]
     tree: dict[str, object] = {"cpus": os.cpu_count(), "python": sys.version.split()[0]}
     good = True
     with console.status("starting") as status:
@@ -152,6 +154,10 @@ def main(
             streams = play_streams(frames, status.update)
             tree["streams"] = msgspec.to_builtins(streams)
             good &= show_streams(streams, console)
+        if Part.JOURNAL in parts:
+            costs = journal_cost.measure()
+            tree["journal"] = msgspec.to_builtins(costs)
+            good &= journal_cost.show(costs, console)
         if Part.LEAK in parts:
             leaks = run_leaks(outcomes, console.print)
             tree["leak"] = msgspec.to_builtins(leaks)

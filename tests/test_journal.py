@@ -15,8 +15,11 @@ import pytest
 from busy import busy_pair, recorders
 from plans import make_input, make_plan
 
+from rich.console import Console
+
 from edge.hold import HoldMargin
 from edge.journal import EDGE, build_broker, edge_setup
+from hil import journal_cost
 from hil.journals import KINDS, journal
 from hil.pair import CLIENT, MS, Pair
 from shared.errors import InvariantBroken
@@ -87,7 +90,8 @@ def test_a_replay_is_the_same_in_a_process_that_hashes_otherwise(tmp_path: Path)
         head = head_of(frozen, reason="asked", saved="", headtail="", code="", python="")
         (tmp_path / f"{name}.journal").write_bytes(b"".join(pieces(head, frozen)))
     program = (
-        "import sys; from pathlib import Path; from hil.journals import load; from shared.journal.replay import verify\n"
+        "import sys; from pathlib import Path; from hil import journal_cost
+from hil.journals import load; from shared.journal.replay import verify\n"
         "print([str(verify(load(path))) for path in sorted(Path(sys.argv[1]).iterdir())])"
     )
     for seed in ("1", "4242"):
@@ -298,6 +302,15 @@ def test_a_look_sees_every_step_once() -> None:
         recorder.handle(Tick(0), number)
     recorder.idle(0)
     assert seen == list(range(100))
+
+
+def test_what_recording_costs_is_measured_for_both_kinds_of_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_cost, "TURNS", 1)
+    costs = journal_cost.measure()
+    assert {cost.kind for cost in costs} == {"edge", "node"}
+    assert all(cost.steps > 100 and cost.step_us > 0 and cost.snapshot_ms > 0 for cost in costs)
+    slow = msgspec.structs.replace(costs[0], step_us=1_000.0)
+    assert not journal_cost.show([slow], Console(quiet=True))
 
 
 def test_answers_are_the_same_with_a_recorder_and_without() -> None:
