@@ -92,10 +92,8 @@ def _measure(recorder: Recorder) -> JournalCost:
     found = journal(recorder)
     replay = Replay(found)
     events = [(step.event, step.now_ns) for step in replay.steps()]
-    idle = [
-        _idle(Recorder(found.kind.build(found.setup), found.kind, found.setup, events=RING), events)
-        for _ in range(TURNS)
-    ]
+    kind, setup = found.kind, found.setup
+    idle = [_idle(Recorder(kind.build(setup), kind, setup, events=RING), events) for _ in range(TURNS)]
     snapshots = [_snapshot(replay.machine, kind, setup) for _ in range(TURNS)]
     return JournalCost(
         kind=kind.name,

@@ -14,7 +14,6 @@ import msgspec
 import pytest
 from busy import busy_pair, recorders
 from plans import make_input, make_plan
-
 from rich.console import Console
 
 from edge.hold import HoldMargin
@@ -90,8 +89,7 @@ def test_a_replay_is_the_same_in_a_process_that_hashes_otherwise(tmp_path: Path)
         head = head_of(frozen, reason="asked", saved="", headtail="", code="", python="")
         (tmp_path / f"{name}.journal").write_bytes(b"".join(pieces(head, frozen)))
     program = (
-        "import sys; from pathlib import Path; from hil import journal_cost
-from hil.journals import load; from shared.journal.replay import verify\n"
+        "import sys; from pathlib import Path; from hil.journals import load; from shared.journal.replay import verify\n"
         "print([str(verify(load(path))) for path in sorted(Path(sys.argv[1]).iterdir())])"
     )
     for seed in ("1", "4242"):
