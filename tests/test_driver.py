@@ -373,6 +373,23 @@ def test_an_idle_process_collects_only_where_there_is_slack_or_no_other_way() ->
     assert gc.isenabled()
 
 
+def test_what_can_wait_is_done_before_the_loop_sleeps_and_knows_for_how_long_that_may_be() -> None:
+    source = FakeSource()
+    source.put(LinkUp("n1/data"))
+    done: list[tuple[int, int]] = []
+
+    def idle(slack_ns: int) -> None:
+        done.append((len(machine.events), slack_ns))
+        driver.stop()
+
+    machine = FakeMachine(lambda event, now: [WakeAt(now + 7_000_000_000)])
+    driver = Driver(machine, nothing, arrivals=[source], clock=FakeClock(), idle=idle)
+    driver.run()
+    driver.close()
+    source.close()
+    assert done == [(1, 7_000_000_000)]
+
+
 def test_abort_and_other_actions_reach_perform() -> None:
     rig = Rig(FakeMachine(lambda event, _: [Abort(1, 0), WakeAt(1 << 62)]))
     rig.completions.put(over(1))

@@ -22,6 +22,7 @@ from shared.journal.replay import Replay, verify
 from shared.journal.share import OnTimeShare
 from shared.request import EXACT, Answer, Missed, Outcome, Rejected, Request, Superseded
 from shared.settings import EdgeSettings, Journal
+from shared.settings_file import load_cloud, load_edge
 from shared.wire.messages import Load, Refusal, Reply
 
 PATIENCE_S = 30.0
@@ -239,6 +240,25 @@ def test_closing_ends_the_thread_and_may_come_twice(keep: Callable[..., Kept], t
     assert load(keeper.saved()).head.reason == "signal"
     assert keeper._thread is not None
     assert not keeper._thread.is_alive()
+
+
+def test_a_process_says_when_its_journal_records_no_more_and_what_is_there_can_be_saved(
+    keep: Callable[..., Kept], tmp_path: Path
+) -> None:
+    keeper = keep(Journal())
+    tick(keeper)
+    keeper.machine.handle(Withdrawn("\ud800", 1), 1_000 * MS)
+    rest(keeper)
+    assert keeper.said.get(timeout=PATIENCE_S).startswith("the journal records no more: a step cannot be written: ")
+    assert keeper.save(tmp_path / "x.journal") == 10
+    assert load(tmp_path / "x.journal").head.stopped.startswith("a step cannot be written: ")
+
+
+def test_the_folder_of_a_file_of_settings_is_beside_that_file(tmp_path: Path) -> None:
+    (tmp_path / "edge.toml").write_text('[journal]\nfolder = "journals"\n')
+    (tmp_path / "cloud.toml").write_text('[journal]\nfolder = "/var/journals"\n')
+    assert load_edge(tmp_path / "edge.toml").journal.folder == str(tmp_path / "journals")
+    assert load_cloud(tmp_path / "cloud.toml").journal.folder == "/var/journals"
 
 
 # --- the share ----------------------------------------------------------------------------------------------------------

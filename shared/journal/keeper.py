@@ -85,6 +85,7 @@ class Keeper:
                 look=share.look if watched else None,
             )
             recorder.rescue = self._rescue
+            recorder.gave_up = lambda why: self._tell_failure(f"the journal records no more: {why}")
             self.machine = recorder
             self.idle = recorder.idle
         if own_process or (settings.events and settings.folder):

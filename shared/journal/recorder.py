@@ -65,7 +65,8 @@ class Recorder:
     """A machine like the one inside it, of which it keeps the last `events` steps.
 
     `clock` (nanoseconds) measures how long snapshots take; without one they are taken to take no time. `look` sees each
-    step. `rescue` is called with what the machine raises, before it leaves `handle`.
+    step. `rescue` is called with what the machine raises, before it leaves `handle`, and `gave_up` with the reason where
+    recording stops.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Recorder:
         what a snapshot cannot."""
         self.machine = machine
         self.rescue: Callable[[Exception], None] | None = None
+        self.gave_up: Callable[[str], None] | None = None
         self.stopped = ""
         self.longest_ns = 0
         """The longest that a snapshot took of late."""
@@ -172,6 +174,8 @@ class Recorder:
         self._append = _forget
         last = self._segments[-1]
         self._waiting = _Waiting(last.first + len(last.records))
+        if self.gave_up is not None:
+            self.gave_up(self.stopped)
 
     def _state(self) -> bytes:
         return write_state(self.machine, self._kind.known, self._fixed)
