@@ -151,7 +151,7 @@ def _device(
         ),
         limits=EdgeLimits(
             max_open=256 if calm else rng.choice((4, 32, 256)),
-            max_clients=64 if calm else rng.choice((2, 64, 64)),
+            max_clients=64 if calm or rng.random() < 0.9 else 2,
             max_streams=64 if calm else rng.choice((1, 64)),
         ),
     )

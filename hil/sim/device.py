@@ -102,7 +102,8 @@ class VirtualExecutor:
         self._run: Run | None = None
         self._waiting: deque[Run] = deque()
         self._state: Literal["idle", "waking", "running", "stopping"] = "idle"
-        self._began = 0
+        self._began_local = 0
+        self._placed: Run | Failed | None = None
         self._due = 0
         self._left = 0
         self._hangs = False
@@ -145,17 +146,23 @@ class VirtualExecutor:
             else:
                 self._count("aborted-too-late")
 
-    def in_place(self, run: Run, at: int) -> tuple[int, Finished | Failed]:
-        """Carry a run out on the process's own loop: how long it takes, and how it ends."""
-        if self._process.local(at) > run.latest_ns:
-            return 0, Failed(run.run, "window", "too late to begin")
+    def begin_in_place(self, run: Run, at: int) -> int:
+        """Begin a run on the process's own loop: how long it takes. 0 where it is refused."""
+        self._began_local = local = self._process.local(at)
+        if local > run.latest_ns:
+            self._placed = Failed(run.run, "window", "too late to begin")
+            return 0
         self._watch.began(self._process, run, at)
-        lasts = self._lasting(run, at)
-        failed = self._failure(run)
-        if failed is not None:
-            return lasts, failed
-        local = self._process.local
-        return lasts, Finished(run.run, self._results(run), local(at), local(at + lasts))
+        self._placed = self._failure(run) or run
+        return max(1, self._lasting(run, at))
+
+    def end_in_place(self, at: int) -> Finished | Failed:
+        """How the run that was begun in place has ended."""
+        placed = self._placed
+        if placed is None:
+            raise InvariantBroken("no run was begun in place, and one has ended")
+        self._placed = None
+        return self._finished(placed, at) if isinstance(placed, Run) else placed
 
     def freeze(self, at: int) -> None:
         """The process stands still, and this thread with it."""
@@ -187,8 +194,7 @@ class VirtualExecutor:
         self.phase = None
         event: Finished | Failed | None = Failed(run.run, "aborted") if state == "stopping" else self._failure(run)
         if event is None:
-            local = self._process.local
-            event = Finished(run.run, self._results(run), local(self._began), local(at))
+            event = self._finished(run, at)
         self._next(at)
         self._done(self._process, event, at)
 
@@ -206,7 +212,7 @@ class VirtualExecutor:
             self._next(at)
             self._done(process, Failed(run.run, "window", f"{(local - run.latest_ns) / 1e6:.3f} ms too late"), at)
             return
-        self._began = at
+        self._began_local = local
         self._watch.began(process, run, at)
         self._enter("running", at + self._lasting(run, at))
 
@@ -243,6 +249,9 @@ class VirtualExecutor:
             self._count("run-failed")
             return Failed(run.run, "error", "the simulated runtime refused")
         return None
+
+    def _finished(self, run: Run, at: int) -> Finished:
+        return Finished(run.run, self._results(run), self._began_local, self._process.local(at))
 
     def _results(self, run: Run) -> tuple[RowResult, ...]:
         results = self._stamps.run(run)

@@ -20,7 +20,7 @@ from shared.request import Buffer
 
 if TYPE_CHECKING:
     from hil.sim.device import VirtualExecutor
-    from hil.sim.loop import Blocked
+    from hil.sim.loop import Busy
     from hil.sim.net import Connection, Way
     from hil.sim.script import Ask
 
@@ -45,7 +45,6 @@ class Process:
         "armed",
         "arrivals",
         "asks",
-        "blocked",
         "busy",
         "client",
         "clock",
@@ -104,10 +103,8 @@ class Process:
         self.alive = True
         self.frozen = 0
         """For how many reasons it does not run (stopped, suspended)."""
-        self.busy = False
-        """Whether its loop carries out a run right now."""
-        self.blocked: Blocked | None = None
-        """The rest of a step that a run in place has interrupted, where that run ended while the process was frozen."""
+        self.busy: Busy | None = None
+        """The run that its own loop carries out right now."""
         self.jumped = 0
         """How long its host was suspended, in nanoseconds, which it has not noticed yet."""
         self.executors: tuple[VirtualExecutor, ...] = ()
@@ -141,4 +138,4 @@ class Process:
     @property
     def stopped(self) -> bool:
         """Whether it does not run just now: stopped, suspended, or its loop is in the middle of a run."""
-        return self.frozen > 0 or self.busy
+        return self.frozen > 0 or self.busy is not None

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn, Protocol
 
 from hil.sim.agenda import Agenda
+from hil.sim.device import VirtualExecutor
 from hil.sim.hosts import NEVER, Process
 from hil.sim.net import Way
 from hil.sim.trace import Trace
@@ -98,28 +99,36 @@ class Sweep:
         self.watch.sweep(at)
 
 
-class Blocked:
-    """The rest of a step: actions that are still to be carried out, and events that follow."""
+class Busy:
+    """A run that a loop carries out in place, until `due`, and what is left of the step that it came up in."""
 
-    __slots__ = ("actions", "followers", "loops", "process")
+    __slots__ = ("actions", "due", "executor", "followers", "left", "loops", "process")
 
-    def __init__(self, loops: Loops, process: Process, actions: Sequence[Action], followers: deque[Event]) -> None:
+    def __init__(
+        self,
+        loops: Loops,
+        process: Process,
+        executor: VirtualExecutor,
+        due: int,
+        actions: Sequence[Action],
+        followers: deque[Event],
+    ) -> None:
         self.loops = loops
         self.process = process
+        self.executor = executor
+        self.due = due
+        self.left = 0
         self.actions = actions
         self.followers = followers
 
     def happen(self, at: int) -> None:
-        """The run in place is over."""
+        """The run is over, unless the process has stood still meanwhile."""
         process = self.process
-        if not process.alive:
-            return
-        if process.frozen:
-            process.blocked = self
-            return
-        process.busy = False
-        if self.loops.carry_out(process, self.actions, self.followers, at):
-            self.loops.catch_up(process, at)
+        if process.alive and not process.frozen and at >= self.due:
+            process.busy = None
+            self.followers.append(self.executor.end_in_place(at))
+            if self.loops.carry_out(process, self.actions, self.followers, at):
+                self.loops.catch_up(process, at)
 
 
 class Loops:
@@ -180,16 +189,19 @@ class Loops:
                     self._wake(process, action.at_ns, at)
                     continue
                 elif isinstance(action, Run):
-                    lasts, ended = self._run(process, action, at)
-                    if ended is None:
+                    executor = process.executors[action.executor]
+                    self._note((action.run, action.executor, action.slot, action.latest_ns))
+                    if not action.in_place:
+                        executor.submit(action, at)
                         continue
-                    follows = ended
+                    lasts = executor.begin_in_place(action, at)
                     if lasts:
-                        followers = followers or deque()
-                        followers.append(follows)
-                        process.busy = True
-                        self._agenda.put(at + lasts, Blocked(self, process, actions[index:], followers))
+                        rest = actions[index:]
+                        busy = Busy(self, process, executor, at + lasts, rest, followers or deque())
+                        process.busy = busy
+                        self._agenda.put(busy.due, busy)
                         return False
+                    follows = executor.end_in_place(at)
                 elif isinstance(action, Resolve):
                     self._ended(process, action, at)
                     continue
@@ -221,15 +233,6 @@ class Loops:
         if not self.steps % SWEEP_STEPS:
             self._agenda.put_last(at, self._sweep)
         return actions
-
-    def _run(self, process: Process, run: Run, at: int) -> tuple[int, Event | None]:
-        """Launch a run: how long it keeps the loop busy, and how it ended, where it was carried out in place."""
-        self._note((run.run, run.executor, run.slot, run.latest_ns))
-        executor = process.executors[run.executor]
-        if run.in_place:
-            return executor.in_place(run, at)
-        executor.submit(run, at)
-        return 0, None
 
     # --- time -------------------------------------------------------------------------------------------------------
 
@@ -266,6 +269,7 @@ class Loops:
             self.feed(process, Tick(late), at)
 
     def _jump(self, process: Process, at: int) -> None:
+        """The loop wakes up and sees that its host was suspended, before it looks at anything else."""
         jumped, process.jumped = process.jumped, 0
         if jumped >= LEAST_JUMP_NS:
             self._counters["clock-jumped"] = self._counters.get("clock-jumped", 0) + 1
@@ -284,6 +288,8 @@ class Loops:
         """The process stops running, with its executors."""
         process.frozen += 1
         if process.frozen == 1:
+            if process.busy is not None:
+                process.busy.left = max(0, process.busy.due - at)
             for executor in process.executors:
                 executor.freeze(at)
 
@@ -295,20 +301,18 @@ class Loops:
         for executor in process.executors:
             executor.thaw(at)
         self._ask_late(process, at)
-        blocked, process.blocked = process.blocked, None
-        if blocked is not None:
-            blocked.happen(at)
-        else:
-            self.catch_up(process, at)
-
-    def catch_up(self, process: Process, at: int) -> None:
-        """Take all that has come meanwhile, source by source, then look at the timer."""
-        if process.busy or process.frozen:
+        if process.busy is not None:
+            process.busy.due = at + process.busy.left
+            self._agenda.put(process.busy.due, process.busy)
             return
         waits = process.completions or process.links or process.messages or process.arrivals
         if process.jumped and (waits or process.wake_true <= at):
             self._jump(process, at)
-        free = True
+        self.catch_up(process, at)
+
+    def catch_up(self, process: Process, at: int) -> None:
+        """Take all that has come meanwhile, source by source, then look at the timer."""
+        free = process.busy is None
         while free and process.completions:
             free = self.feed(process, process.completions.popleft(), at)
         while free and process.links:
