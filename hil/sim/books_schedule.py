@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from hil.sim.books import WorkBook
+from hil.sim.books import EdgeBook, WorkBook
 from shared.queue import Job
 from shared.reserve import Promise, first_broken
 from shared.running import NEVER_NS
@@ -43,6 +43,11 @@ def late(scheduler: Scheduler, free: Sequence[int], jobs: Iterable[Job]) -> Job 
         if executors[soonest] > job.deadline_ns:
             return job
     return None
+
+
+def expects(book: EdgeBook, priority: int) -> bool:
+    """Whether frames are expected of a stream that is at least as important."""
+    return bool(book.streams) and min(book.streams.values()) <= priority
 
 
 def _order(job: Job) -> tuple[int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hil.sim import books_inside as inside
 from hil.sim.books import EdgeBook, NodeBook, OutRun, WorkBook, ms
-from hil.sim.books_schedule import free_at, late
+from hil.sim.books_schedule import expects, free_at, late
 from hil.sim.checks_base import AllEars, Check
 from shared.events import Event, Row, Run
 from shared.plan import RAW, Plan, SegmentRange
@@ -78,9 +78,10 @@ class NobodyLeftBehind(Check):
     """14. Within a class, no compatible row with an earlier deadline that would fit into the batch that was chosen is left
     behind when a later one is launched.
 
-    *Would fit*: the rows stay within the largest launch, joining pays, the whole still ends by every deadline in it, the row
-    was not put off, and with it the launch would not make a promise late. (Where the first of a group would break a promise,
-    one further back goes alone.)
+    *Would fit*: the rows stay within the largest launch, joining pays, the whole still ends by every deadline in it, in the
+    worst case that is planned for where that is promised, the row was not put off, and with it the launch would not make a
+    promise late. (Where the first of a group would break a promise, one further back goes alone.) Where a stream at least
+    as important is expected, which the books cannot foretell, long work may have to wait for it, and nothing is said.
     """
 
     number = 14
@@ -115,6 +116,8 @@ class NobodyLeftBehind(Check):
         if now + together > min([job.deadline_ns, *(j.deadline_ns for j in jobs)]):
             return False
         if together - (out.typical_ns - now) > latency.typical(job.key, job.rows):
+            return False
+        if isinstance(book, EdgeBook) and expects(book, job.priority):
             return False
         free = free_at(book, now)
         free[out.run.executor] = slowest = now + latency.pessimistic(out.key, rows)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from edge.nodes import FORGET_NS
 from hil.sim import books_inside as inside
 from hil.sim.books import EdgeBook, EdgeRequest, NodeView, ms
-from hil.sim.books_schedule import free_at, unkept
+from hil.sim.books_schedule import expects, free_at, unkept
 from hil.sim.checks_base import AllEars, Check
 from shared.events import Arrived, ClockJumped, Event, Resolve, Run, Send, Tick
 from shared.queue import Job
@@ -43,7 +43,7 @@ class PromisesKept(Check):
         request = book.closing
         if request is None or request.promised_ns is None or isinstance(action.outcome, Answer | Superseded):
             return
-        if request.broken_run or _expects(book, request.request.priority) or isinstance(event, ClockJumped):
+        if request.broken_run or expects(book, request.request.priority) or isinstance(event, ClockJumped):
             return
         if max([book.slow_ns, *(now for out in book.out.values() if now > out.due_ns)]) >= request.promised_ns:
             return
@@ -95,7 +95,7 @@ class PromisesKept(Check):
         book.promised[job.id] = (key, longest, job.priority, now)
 
     def _excused(self, book: EdgeBook, request: EdgeRequest, priority: int, since: int, event: Event) -> bool:
-        if book.slow_ns >= since or request.broken_run or _expects(book, priority):
+        if book.slow_ns >= since or request.broken_run or expects(book, priority):
             return True
         if isinstance(event, Tick) and event.late_ns > 0 and book.put_off:
             return True
@@ -111,11 +111,6 @@ class PromisesKept(Check):
         if broken is not None:
             due = ms(broken.deadline_ns - now)
             self.broken(book, f"job {broken.id}, due in {due}, is promised, and cannot be done in time")
-
-
-def _expects(book: EdgeBook, priority: int) -> bool:
-    """Whether frames are expected of a stream that is at least as important."""
-    return bool(book.streams) and min(book.streams.values()) <= priority
 
 
 class NothingOnSuspects(Check):
