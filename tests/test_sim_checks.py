@@ -309,6 +309,14 @@ def test_9_an_attempt_in_the_name_of_another_is_found(field: str, value: object)
         bench.arrive(2, due_ms=20, change=with_message(Infer, **{field: value}))
 
 
+@pytest.mark.parametrize("fields", [{"budget_ns": 24 * MS}, {"sent_ns": 5 * MS}, {"priority": 0}])
+def test_9_an_attempt_that_says_another_budget_or_class_than_its_request_has_is_found(fields: dict[str, int]) -> None:
+    bench = Bench()
+    bench.welcome()
+    with breaks(9, "and it is 19.500 ms, class 1"):
+        bench.arrive(due_ms=20, change=with_message(Infer, **fields))
+
+
 def test_9_a_run_on_the_tensors_of_another_request_is_found() -> None:
     bench = Bench()
     with breaks(9, "other tensors than request"):

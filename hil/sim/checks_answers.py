@@ -81,6 +81,13 @@ class RightAnswer(Check):
         asked = request.request
         if (message.contract, message.rows) != (asked.plan, asked.rows):
             self.broken(book, f"attempt {message.sequence}/{message.attempt} is not of its request's contract and rows")
+        left = request.resolve_by - now
+        if (message.budget_ns, message.sent_ns, message.priority) != (left, now, asked.priority):
+            self.broken(
+                book,
+                f"attempt {message.sequence}/{message.attempt} says that {ms(message.budget_ns)} are left, of class "
+                f"{message.priority}, and it is {ms(left)}, class {asked.priority}",
+            )
         ready = request.heads if message.cut or message.coding != "raw" else [asked.inputs]
         if not any(action.frames is frames for frames in ready):
             self.broken(book, f"attempt {message.sequence}/{message.attempt} carries other tensors than its request")
