@@ -141,6 +141,39 @@ def test_a_forked_child_never_wakes_the_parents_loop(endpoint: str, tmp_path: Pa
     assert run(tmp_path, IDLE, endpoint) == (0, ["[]"], "")
 
 
+FORK_EMBEDDED = """
+settings = EdgeSettings(
+    agent=AgentGroup(models=(sys.argv[1],)), execution=Execution(threads=int(sys.argv[2]), slowdown=200.0)
+)
+client = Client.embedded(settings)
+print(kind(client.infer(IMAGE, LONG_MS)), flush=True)
+futures = [client.submit(IMAGE, LONG_MS) for _ in range(4)]
+child = os.fork()
+if child == 0:
+    try:
+        client.infer(IMAGE)
+    except HeadtailError:
+        print("refused", flush=True)
+    del client, futures
+    gc.collect()
+    mine = Client.embedded(settings)
+    print("own", kind(mine.infer(IMAGE, LONG_MS)))
+    raise SystemExit("the child's own word")
+print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+print({kind(future.result()) for future in futures})
+"""
+
+
+@pytest.mark.parametrize("threads", ["1", "3"])
+def test_a_forked_child_of_an_application_with_its_agent_inside_ends_as_it_should(
+    bundle: Path, tmp_path: Path, threads: str
+) -> None:
+    """onnxruntime would wait there for threads that it had in the parent, or crash in joining them."""
+    status, said, errors = run(tmp_path, FORK_EMBEDDED, str(bundle), threads)
+    assert (status, errors) == (0, "the child's own word\n")
+    assert said == ["Answer", "refused", "own Answer", "child 1", "{'Answer'}"]
+
+
 MULTI = """
 def work(endpoint, client=None):
     if client is not None:

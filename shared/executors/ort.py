@@ -25,6 +25,7 @@ import numpy as np
 from shared.bundle import Bundle, Golden
 from shared.codecs import dtype_of
 from shared.errors import BundleError, ModelError, SettingsError, UserError
+from shared.executors.forked import spare_in_forks
 from shared.executors.programs import Interrupt, Step, exit_tensors, steps
 from shared.plan import Plan, SegmentRange
 from shared.request import Array, TensorSpec
@@ -101,6 +102,7 @@ class _Runtime:
         chosen = [provider, _SECOND_CHOICE[provider]] if provider in _SECOND_CHOICE else [provider]
         session = cast("_Session", self._module.InferenceSession(path, options, providers=chosen, enable_fallback=0))
         session.disable_fallback()
+        spare_in_forks(session)
         return session
 
 
