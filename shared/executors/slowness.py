@@ -51,8 +51,8 @@ class Slowness:
         return self._codec_ns((contract, cut, coding), 0, rows, measured_ns)
 
     def decode_ns(self, contract: str, cut: int, coding: str, rows: int, measured_ns: int) -> int:
-        """The wait for decoding `rows` rows of a cut. Where they came as arrays (`coding` is empty) they were only copied, which
-        the range's own time holds."""
+        """The wait for decoding `rows` rows of a cut. Where they came as arrays (`coding` is empty) they were only copied,
+        which the range's own time holds."""
         if not coding:
             return 0
         return self._codec_ns((contract, cut, coding), 1, rows, measured_ns)
