@@ -177,11 +177,16 @@ class NodeView:
         """In which step its data connection last carried something."""
         self.probes = 0
         """Probes that were sent and not answered, in a row."""
+        self.lost = False
+        """Whether it was lost after it had been greeted, and has not greeted again."""
+        self.return_ns = 0
+        """The earliest time at which it may be used again."""
 
     def lose(self) -> None:
         """What is out will not come, and nothing may be sent until the node has greeted again."""
         self.out.clear()
         self.welcomed = False
+        self.lost = self.lost or self.incarnation != 0
 
 
 class EdgeRequest:
@@ -229,6 +234,7 @@ class EdgeBook(WorkBook):
         self.guard_ns = int(settings.insurance.guard_ms * MS)
         self.stall_ns = int(settings.link.stall_ms * MS)
         self.probe_losses = settings.link.probe_losses
+        self.pause_ns = int(settings.link.return_pause_ms[0] * MS)
         self.most_outstanding = settings.link.max_outstanding
         self.open: dict[Key, EdgeRequest] = {}
         self.numbers: dict[int, Key] = {}

@@ -129,6 +129,21 @@ def job_owners(broker: Broker) -> int:
     return len(broker._work._owners)
 
 
+def kept_by(client: Stub | Direct) -> int:
+    """How many requests a client keeps to hand over."""
+    return len(client._requests)
+
+
+def asked_of(front: Front) -> int:
+    """How many requests of its clients an agent knows as open."""
+    return sum(len(session.requests) for session in front._sessions.values())
+
+
+def most_streams(scheduler: Scheduler) -> int:
+    """How many streams may be announced."""
+    return scheduler.streams._limit
+
+
 def most_clients(front: Front) -> int:
     """How many clients may be attached to an agent."""
     return front._max_clients

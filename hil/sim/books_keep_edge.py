@@ -224,6 +224,9 @@ def _welcomed(book: EdgeBook, message: Welcome, event: Received, now: int) -> No
         return
     if view.incarnation != message.incarnation:
         view.lose()
+    if view.lost:
+        view.lost = False
+        view.return_ns = now + book.pause_ns
     view.welcomed = True
     view.incarnation = message.incarnation
     view.contracts = message.contracts
@@ -255,6 +258,6 @@ def _probing(book: EdgeBook, message: Probe, action: Send, event: Event, now: in
     view = _view(book, action.link)
     if view is None:
         return
-    if view.probes >= book.probe_losses:
+    if view.probes >= book.probe_losses and view.welcomed:
         view.lose()
     view.probes += 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from hil.sim import books_inside as inside
 from hil.sim.books import EdgeBook, NodeBook, OutRun, WorkBook, ms
 from hil.sim.books_schedule import expects, free_at, late
@@ -16,7 +18,10 @@ SHORT_QUEUE = 32
 
 class FittingBatch(Check):
     """10. The rows of a batch share contract, range and shape, and its predicted finish is no later than any row's deadline
-    when it is launched."""
+    when it is launched.
+
+    What can no longer be done in time is given up before anything is launched: none of it waits behind a launch.
+    """
 
     number = 10
 
@@ -28,6 +33,7 @@ class FittingBatch(Check):
     def _edge_launches(self, book: EdgeBook, run: Run, event: Event, now: int) -> None:
         out, plan = book.launched, book.plans[run.contract]
         self._rows(book, out)
+        self._hopeless(book, run, now)
         for row in run.rows:
             key, attempt = book.work_of[row.job]
             request = book.open.get(key)
@@ -42,6 +48,7 @@ class FittingBatch(Check):
     def _node_launches(self, book: NodeBook, run: Run, event: Event, now: int) -> None:
         out, plan = book.launched, book.plans[run.contract]
         self._rows(book, out)
+        self._hopeless(book, run, now)
         for row in run.rows:
             let_in = book.by_job.get(row.job)
             if let_in is None:
@@ -52,6 +59,15 @@ class FittingBatch(Check):
             if said != (asked.contract, tail, asked.rows, asked.coding, None):
                 self.broken(book, f"run {run.run} has a row of {let_in.identity} and does {said}")
             self._in_time(book, run, out, let_in.deadline_ns)
+
+    def _hopeless(self, book: WorkBook, run: Run, now: int) -> None:
+        typical = book.scheduler.latency.typical
+        for job in islice(inside.waiting(book.scheduler).values(), SHORT_QUEUE):
+            if now + typical(job.key, job.rows) > job.deadline_ns:
+                due = ms(job.deadline_ns - now)
+                self.broken(
+                    book, f"job {job.id}, due in {due}, waits while run {run.run} is launched, and cannot be in time"
+                )
 
     def _rows(self, book: WorkBook, out: OutRun | None) -> None:
         most = 0 if out is None else book.scheduler.max_rows(out.run.contract)

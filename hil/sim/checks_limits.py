@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from edge.direct import Direct
 from edge.nodes import FORGET_NS
+from edge.stub import Stub
 from hil.sim import books_inside as inside
 from hil.sim.books import Book, ClientBook, EdgeBook, NodeBook, WorkBook
 from hil.sim.checks_base import AllEars, Check, Shelf
@@ -47,12 +49,18 @@ class WithinLimits(Check):
         for book in shelf.clients:
             due = inside.due_of(book.outcomes)
             self._within(book, "times", len(due), inside.most_due(due))
+            machine = book.host.machine
+            if isinstance(machine, Stub | Direct):
+                self._within(book, "requests kept", inside.kept_by(machine), len(book.open))
         for edge in shelf.edges:
             due = inside.register(edge.broker).due
             self._within(edge, "times", len(due), inside.most_due(due))
             self._within(edge, "owners of jobs", inside.job_owners(edge.broker), edge.scheduler.queued + len(edge.jobs))
             self._queued(edge)
+            streams = edge.scheduler.streams
+            self._within(edge, "streams", len(streams), inside.most_streams(edge.scheduler))
             if edge.front is not None:
+                self._within(edge, "requests of its clients", inside.asked_of(edge.front), len(edge.open))
                 self._within(edge, "clients", edge.front.clients, inside.most_clients(edge.front))
         for node in shelf.nodes:
             settings = inside.session_settings(node.session)

@@ -117,7 +117,8 @@ class NothingOnSuspects(Check):
     """16. A suspect executor or a stalled connection gets no new promise, and a node that is stalled, gone or not greeted no
     request.
 
-    An executor whose run is overdue counts as never free: what is promised must be kept by the others. A connection is
+    A node that was lost is not used again before the least pause after its return is over. An executor whose run is overdue
+    counts as never free: what is promised must be kept by the others. A connection is
     stalled where an answer on it is overdue by more than the settings allow and the broker has had a step since then in
     which it could have seen that, unless the connection has carried something in between, or the answer is overdue for so
     long (5 s) that the broker has given it up.
@@ -137,6 +138,11 @@ class NothingOnSuspects(Check):
         if not view.linked or not view.welcomed or message.contract not in view.contracts:
             state = "connected" if not view.linked else "greeted" if not view.welcomed else "serving the contract"
             self.broken(book, f"{view.name} is sent request {message.sequence}, and is not {state}")
+        if now < view.return_ns:
+            self.broken(
+                book,
+                f"{view.name} is sent request {message.sequence} {ms(view.return_ns - now)} too soon after its loss",
+            )
         if action.link != f"{view.name}/data":
             self.broken(book, f"{view.name} is sent request {message.sequence} on {action.link}")
         self._stalled(book, view, message)
