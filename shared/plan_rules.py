@@ -23,6 +23,15 @@ MAX_NAME = 128
 MAX_TENSOR_BYTES = 1 << 31
 """The most bytes of one tensor of one row: what ONNX itself can hold."""
 
+MAX_US = 3.6e9
+"""The longest time that a profile may state, an hour in microseconds: sums and products of a few stay numbers."""
+
+MAX_SLOWDOWN = 1e6
+"""The largest factor by which a device may be said to be slower."""
+
+MAX_ROUTE_BYTES = MAX_TENSORS * MAX_TENSOR_BYTES * 2
+"""The most bytes that a route may be said to send for one row, with something to spare for headers."""
+
 
 def plan_faults(plan: Plan) -> Iterator[str]:
     """Every rule that the plan breaks, as sentences that name the part at fault."""
@@ -49,6 +58,10 @@ def plan_faults(plan: Plan) -> Iterator[str]:
             yield f"routes[{number}]: cut {route.cut} is not one of 0 to {len(plan.cuts) - 2}"
         elif plan.cuts[route.cut].coding(route.coding) is None:
             yield f"routes[{number}]: cut {route.cut} has no coding {route.coding!r}"
+        if not 0 <= route.agreement <= 1:
+            yield f"routes[{number}]: agreement {route.agreement} is not one of 0 to 1"
+        if not (0 <= route.bytes_up <= MAX_ROUTE_BYTES and 0 <= route.bytes_down <= MAX_ROUTE_BYTES):
+            yield f"routes[{number}]: {route.bytes_up} bytes up and {route.bytes_down} down are not a message's"
     for profile in plan.profiles:
         yield from _profile_faults(profile, plan)
 
@@ -162,6 +175,8 @@ def _ladder_faults(plan: Plan) -> Iterator[str]:
     for rung in plan.ladder:
         if not 0 <= rung.program < len(plan.programs):
             yield f"rung {rung.name!r}: no program {rung.program}"
+        if not 0 <= rung.agreement <= 1:
+            yield f"rung {rung.name!r}: agreement {rung.agreement} is not one of 0 to 1"
     agreements = [rung.agreement for rung in plan.ladder]
     if agreements != sorted(agreements, reverse=True):
         yield f"ladder: agreements {agreements} do not fall"
@@ -169,14 +184,16 @@ def _ladder_faults(plan: Plan) -> Iterator[str]:
 
 def _profile_faults(profile: Profile, plan: Plan) -> Iterator[str]:
     where = f"profile of the {profile.side}"
-    if not (math.isfinite(profile.slowdown) and profile.slowdown >= 1):
-        yield f"{where}: slowdown {profile.slowdown} is less than 1"
+    if not 1 <= profile.slowdown <= MAX_SLOWDOWN:
+        yield f"{where}: slowdown {profile.slowdown} is not one of 1 to {MAX_SLOWDOWN:g}"
     for entry in profile.ranges:
         known = 0 <= entry.program < len(plan.programs)
         if not known or not 0 <= entry.first <= entry.last <= len(plan.programs[entry.program].segments):
             yield f"{where}: no range {entry.first} to {entry.last} in program {entry.program}"
-        if entry.batch < 1 or not 0 <= entry.p50_us <= entry.p99_us:
+        if entry.batch < 1 or not 0 <= entry.p50_us <= entry.p99_us <= MAX_US:
             yield f"{where}: batch {entry.batch}, p50 {entry.p50_us} and p99 {entry.p99_us} do not fit together"
     for codec in profile.codecs:
         if not 0 <= codec.cut < len(plan.cuts) or plan.cuts[codec.cut].coding(codec.coding) is None:
             yield f"{where}: no coding {codec.coding!r} at cut {codec.cut}"
+        if not (0 <= codec.encode_us <= MAX_US and 0 <= codec.decode_us <= MAX_US):
+            yield f"{where}: coding {codec.coding!r} takes {codec.encode_us} and {codec.decode_us} us"
