@@ -306,7 +306,6 @@ def test_a_file_that_was_made_anew_is_read(saved: bytes) -> None:
         lambda frames: [frames[0], b""],
         lambda frames: [frames[0], *frames[2:]],
         lambda frames: [*frames[:2], *frames[3:]],
-        lambda frames: [frames[0].replace(b"whole", b"while"), *frames[1:]],
     ],
 )
 def test_a_file_whose_frames_do_not_add_up_is_refused(
