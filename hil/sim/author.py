@@ -42,9 +42,10 @@ from shared.settings import (
     NodeGroup,
     Scheduling,
 )
+from shared.slots import rows_bound
 
 MS = 1_000_000
-SHORTEST_NS = 100 * MS
+SHORTEST_NS = 150 * MS
 DENSEST_NS = 400_000
 """Traffic goes on at least so long, and so much longer for each request, so that there is time for things to go wrong."""
 
@@ -52,17 +53,21 @@ FULL_PPB = 100_000
 VERSIONS = 2
 
 DEADLINES_MS = (5, 10, 10, 20, 33, 50, 100)
+LONG_DEADLINES_MS = (20, 33, 50, 100)
 
 
 def write(seed: int, scenario: Scenario, requests: int, trace: tuple[int, ...] = ()) -> Script:
     """The script of one run: `requests` of them, as far as the clients are there to ask. `trace` holds one-way times of the
     network in nanoseconds (`hil.sim.times.read_trace`); without it they are drawn."""
     site = random.Random(f"{seed}/{scenario.name}/site")
-    models = tuple(_model(site, f"m{i}", calm=scenario.calm) for i in range(site.choice((1, 1, 2, 3))))
+    models = tuple(
+        _model(site, f"m{i}", weak=site.random() < scenario.weak, calm=scenario.calm)
+        for i in range(site.choice((1, 1, 2, 3)))
+    )
     nodes = tuple(_place(site, scenario, f"node{i}", models) for i in range(site.randint(*scenario.nodes)))
     devices = tuple(_device(site, scenario, f"edge{i}", models, nodes) for i in range(site.randint(*scenario.devices)))
     roads = tuple(_road(site, scenario, d.name, n.name, trace) for d in devices for n in d.settings.nodes)
-    first = START_NS + (1_000 * MS if scenario.calm else 10 * MS)
+    first = START_NS + (1_000 if scenario.calm else site.choice((10, 150))) * MS
     traffic = _traffic(random.Random(f"{seed}/{scenario.name}/traffic"), scenario, devices, models, first, requests)
     last = max((item.at for item in traffic), default=first)
     sources = [item for item in traffic if isinstance(item, Source)]
@@ -75,10 +80,10 @@ def write(seed: int, scenario: Scenario, requests: int, trace: tuple[int, ...] =
 # --- who is there -------------------------------------------------------------------------------------------------------
 
 
-def _model(rng: random.Random, name: str, *, calm: bool) -> Model:
-    model = make_model(rng, name, VERSIONS)
+def _model(rng: random.Random, name: str, *, weak: bool, calm: bool) -> Model:
+    model = make_model(rng, name, VERSIONS, weak=weak)
     while calm and not model.plans[0].ladder:
-        model = make_model(rng, name, VERSIONS)
+        model = make_model(rng, name, VERSIONS, weak=weak)
     return model
 
 
@@ -102,7 +107,9 @@ def _served(rng: random.Random, models: Sequence[Model]) -> tuple[str, ...]:
 def _place(rng: random.Random, scenario: Scenario, name: str, models: Sequence[Model]) -> Place:
     settings = CloudSettings(
         node=NodeGroup(name=name, credits=rng.randint(*scenario.credits)),
-        execution=Execution(executors=rng.choice((1, 1, 2, 3)), in_place_us=rng.choice((0.0, 200.0))),
+        execution=Execution(
+            executors=1 if scenario.weak == 1.0 else rng.choice((1, 1, 2, 3)), in_place_us=rng.choice((0.0, 200.0))
+        ),
         batching=Batching(max_batch_size=rng.choice((1, 4, 8, 64))),
         scheduling=Scheduling(max_queued=rng.choice((4, 32, 1024))),
         limits=CloudLimits(max_peers=1024 if scenario.calm else rng.choice((2, 1024, 1024))),
@@ -171,7 +178,7 @@ def _device(
 
 
 def _road(rng: random.Random, scenario: Scenario, edge: str, node: str, trace: tuple[int, ...]) -> Road:
-    one_way_ms = rng.choice((0.2, 0.4, 0.8, 1.0, 2.0, 8.0))
+    one_way_ms = rng.choice((0.2, 0.4, 0.4, 0.8, 0.8, 2.0, 6.0))
     per_byte_ns = 8_000.0 / rng.choice((2.0, 20.0, 200.0))
     if trace:
         return Road(edge, node, trace, int(one_way_ms * MS), per_byte_ns)
@@ -217,7 +224,8 @@ def _traffic(
             # Requests a second.
             plans.append((device, client, model, load / len(device.clients) / _cost_ns(device, model) * 1e9))
     total = sum(rate for *_, rate in plans)
-    slower = min(1.0, requests / total / ((SHORTEST_NS + requests * DENSEST_NS) / 1e9)) if total else 1.0
+    shortest = SHORTEST_NS * rng.choice((1, 2, 4)) + requests * DENSEST_NS
+    slower = min(1.0, requests / total / (shortest / 1e9)) if total else 1.0
     sources: list[Source] = []
     asks: list[Iterator[Ask]] = []
     until = first + int(requests / (total * slower) * 1e9)
@@ -252,6 +260,8 @@ def _deadline_ns(rng: random.Random, scenario: Scenario, device: Device, model: 
         return int(20 * MS + 6 * _slowest_ns(device, model))
     if rng.random() < 0.005:
         return rng.choice((1, 2_000)) * MS
+    if model.weak:
+        return rng.choice(LONG_DEADLINES_MS) * MS
     return rng.choice(DEADLINES_MS) * MS
 
 
@@ -261,8 +271,8 @@ def _priority(rng: random.Random, scenario: Scenario) -> int:
     return rng.choice((0, 1, 1, 2))
 
 
-def _rows(rng: random.Random, scenario: Scenario, model: Model) -> int:
-    most = model.plans[0].max_batch
+def _rows(rng: random.Random, scenario: Scenario, device: Device, model: Model) -> int:
+    most = rows_bound(model.plans[0], device.settings.batching.max_batch_size)
     return 1 if scenario.calm or rng.random() < 0.85 else rng.randint(1, most)
 
 
@@ -275,7 +285,7 @@ def _ask(rng: random.Random, scenario: Scenario, device: Device, client: str, mo
         at=at,
         client=client,
         model=model.name,
-        rows=_rows(rng, scenario, model),
+        rows=_rows(rng, scenario, device, model),
         value=rng.getrandbits(56),
         deadline_ns=deadline,
         priority=_priority(rng, scenario),
@@ -316,7 +326,7 @@ def _stream(
     period = int(1e9 / rate)
     deadline = _deadline_ns(rng, scenario, device, model)
     priority = _priority(rng, scenario)
-    rows = _rows(rng, scenario, model)
+    rows = _rows(rng, scenario, device, model)
     latest = rng.random() < 0.5 and not scenario.calm
     jitter = rng.choice((1, 100_000, 2 * MS))
     start = first + rng.randrange(period)
@@ -416,6 +426,8 @@ def _fault(rng: random.Random, kind: FaultKind, target: str, at: int) -> Fault:
             lasts = int(rng.choice((20, 60, 200, 800, 2_500)) * rng.uniform(0.5, 1.5) * MS)
         case "loss" | "duplicate" | "disorder" | "corrupt" | "fail" | "bad-rows":
             amount = rng.choice((0.02, 0.1, 0.3, 1.0))
+        case "echo":
+            lasts = 300 * MS
         case "slow":
             amount = rng.choice((3.0, 10.0))
         case "hang":

@@ -132,6 +132,9 @@ def _trouble_path(world: World, path: Path, fault: Fault, at: int) -> None:
             world.net.sever_path(path, at)
         case "cut-data":
             world.net.sever_path(path, at, "/data")
+        case "echo":
+            path.echo += 1
+            world.net.sever_path(path, at)
         case "stall":
             world.net.stall(path, at)
         case "loss":
@@ -153,6 +156,8 @@ def _mend_path(world: World, path: Path, fault: Fault, at: int) -> None:
             path.cut -= 1
         case "cut-data":
             pass
+        case "echo":
+            path.echo -= 1
         case "stall":
             world.net.unstall(path, at)
         case "loss":

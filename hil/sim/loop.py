@@ -124,7 +124,7 @@ class Busy:
     def happen(self, at: int) -> None:
         """The run is over, unless the process has stood still meanwhile."""
         process = self.process
-        if process.alive and not process.frozen and at >= self.due:
+        if process.alive and process.busy is self and not process.frozen and at >= self.due:
             process.busy = None
             self.followers.append(self.executor.end_in_place(at))
             if self.loops.carry_out(process, self.actions, self.followers, at):

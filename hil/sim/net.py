@@ -33,6 +33,9 @@ BACKLOG_NS = 60 * MS
 FULL = 16
 """Messages that may wait for a peer that does not take them, beside the sender's own mark."""
 
+ECHOES = 12
+"""Messages of each direction of a link that are kept to come again."""
+
 Decode = Callable[[Sequence[Buffer], int], tuple[Message, tuple[Buffer, ...]]]
 
 
@@ -57,10 +60,12 @@ class Path:
         "disorder",
         "draw",
         "duplicate",
+        "echo",
         "held",
         "local",
         "loss",
         "name",
+        "past",
         "per_byte_ns",
         "rng",
         "slow",
@@ -88,6 +93,9 @@ class Path:
         self.disorder = 0.0
         self.corrupt = 0.0
         self.slow = 1.0
+        self.echo = 0
+        self.past: dict[tuple[str, bool], deque[list[Buffer]]] = {}
+        """What was carried last, by the dealer's link and whether towards the router."""
         self.troubled = False
 
     def judge(self) -> None:
@@ -98,10 +106,26 @@ class Path:
 class Way:
     """One direction of a connection. `open`: the sender believes that it is connected. `dead`: what is sent is lost."""
 
-    __slots__ = ("decode", "free", "generation", "last", "link", "most", "open", "path", "receiver", "room", "waiting")
+    __slots__ = (
+        "decode",
+        "free",
+        "generation",
+        "last",
+        "link",
+        "most",
+        "open",
+        "past",
+        "path",
+        "receiver",
+        "room",
+        "waiting",
+    )
 
-    def __init__(self, path: Path, link: str, decode: Decode, most: int, room: int) -> None:
+    def __init__(
+        self, path: Path, link: str, decode: Decode, most: int, room: int, past: deque[list[Buffer]] | None
+    ) -> None:
         self.path = path
+        self.past = past
         self.link = link
         """How the receiver calls it."""
         self.decode = decode
@@ -237,8 +261,8 @@ class Net:
     ) -> None:
         """A dealer opens a link to the router of process `target`, and keeps it connected while it lives. Of the pairs the
         first is for the way to the router, the second for the way back."""
-        up = Way(path, routing_id, decode[0], most[0], marks[0] + FULL)
-        down = Way(path, link, decode[1], most[1], marks[1] + FULL)
+        up = Way(path, routing_id, decode[0], most[0], marks[0] + FULL, _past(path, link, True))
+        down = Way(path, link, decode[1], most[1], marks[1] + FULL, _past(path, link, False))
         connection = Connection(self, path, dealer, link, target, up, down, pauses)
         dealer.dealers[link] = connection
         dealer.out[link] = up
@@ -265,7 +289,18 @@ class Net:
             way.waiting = 0
         router.peers[connection.id] = connection
         router.out[connection.id] = connection.down
+        if path.echo:
+            self._echo(connection, at)
         self._tell(dealer, LinkUp(connection.link), at)
+
+    def _echo(self, connection: Connection, at: int) -> None:
+        """What earlier connections of this link carried comes once more, some of it."""
+        rng = connection.path.rng
+        for way in (connection.up, connection.down):
+            for frames in way.past or ():
+                if rng.random() < 0.5:
+                    self.count("echoed")
+                    self._agenda.put(at + rng.randrange(1, 20 * MS), Delivery(self, way, frames))
 
     def heard(self, connection: Connection, generation: int, at: int) -> None:
         """The dealer hears that the connection of this generation is gone."""
@@ -336,6 +371,8 @@ class Net:
         if way.receiver is None:
             self.count("lost-unheard")
             return True
+        if way.past is not None:
+            way.past.append(frames)
         left = at
         if path.per_byte_ns:
             left = max(at, way.free) + int(nbytes * path.per_byte_ns)
@@ -411,6 +448,12 @@ class Net:
             if delivery.generation == delivery.way.generation:
                 delivery.way.waiting -= 1
             delivery.happen(at)
+
+
+def _past(path: Path, link: str, upwards: bool) -> deque[list[Buffer]] | None:
+    if path.local:
+        return None
+    return path.past.setdefault((link, upwards), deque(maxlen=ECHOES))
 
 
 def damaged(frames: Sequence[Buffer], rng: random.Random) -> list[Buffer]:

@@ -17,7 +17,7 @@ START_NS = 1_000_000_000
 """True time at which every run begins."""
 
 FaultKind = Literal[
-    "cut", "cut-data", "stall", "loss", "duplicate", "disorder", "corrupt", "slow",
+    "cut", "cut-data", "stall", "loss", "duplicate", "disorder", "corrupt", "slow", "echo",
     "kill", "stop", "late", "leave",
     "suspend", "drift",
     "fail", "bad-rows", "overrun", "hang", "throttle",
@@ -26,15 +26,26 @@ FaultKind = Literal[
 
 Of the way between an edge and a node (`EDGE>NODE`): `cut` connections, the one for requests alone (`cut-data`), `stall`
 (nothing passes, nothing is lost), messages lost, doubled, out of order or damaged with the chance `amount`, `slow` by the
-factor `amount`. Of a process: `kill` (started again after `lasts_ns`, with another version of its models where `version`
-says so), `stop` as by SIGSTOP, `late` timers (by the factor `amount`), `leave` (a client closes, and comes again). Of a
-host: `suspend`, `drift` (its clock's rate is `amount` parts per million from now on). Of a process's executors: runs that
-`fail`, `bad-rows`, runs that take `amount` times longer with the chance of a half, a run that hangs (until the process is
-killed for it, where `amount` is not 0), all runs slower by the factor `amount` (`throttle`).
+factor `amount`, `echo` (connections are cut, and what they carried comes once more on those after them). Of a process:
+`kill` (started again after `lasts_ns`, with another version of its models where `version` says so), `stop` as by SIGSTOP,
+`late` timers (by the factor `amount`), `leave` (a client closes, and comes again). Of a host: `suspend`, `drift` (its
+clock's rate is `amount` parts per million from now on). Of a process's executors: runs that `fail`, `bad-rows`, runs that
+take `amount` times longer with the chance of a half, a run that hangs (until the process is killed for it, where `amount` is
+not 0), all runs slower by the factor `amount` (`throttle`).
 """
 
 
-PATH_FAULTS: tuple[FaultKind, ...] = ("cut", "cut-data", "stall", "loss", "duplicate", "disorder", "corrupt", "slow")
+PATH_FAULTS: tuple[FaultKind, ...] = (
+    "cut",
+    "cut-data",
+    "stall",
+    "loss",
+    "duplicate",
+    "disorder",
+    "corrupt",
+    "slow",
+    "echo",
+)
 EXECUTOR_FAULTS: tuple[FaultKind, ...] = ("fail", "bad-rows", "overrun", "hang", "throttle")
 
 
