@@ -47,10 +47,6 @@ class Book:
         """When the process is to be woken, as it last asked; None where it has not since it was last woken."""
         self.wake_before_ns: int | None = None
         """What that was before this step."""
-        self.lag_ns: int | None = None
-        """By how much the process's clock lags behind true time, when that was last looked at."""
-        self.jumped_at = -1
-        """True time at which its host was last found to have been suspended."""
         self.before_ns = 0
         """When it took the step before this one."""
         self.step = 0

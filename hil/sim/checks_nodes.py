@@ -8,6 +8,7 @@ from hil.sim.books import Book, EdgeBook, NodeBook
 from hil.sim.checks_base import AllEars, Check, Shelf
 from shared.events import Event, Finished, Received, Run, Send
 from shared.offset import OffsetInterval
+from shared.running import NEVER_NS
 from shared.wire.messages import Infer, Probe, ProbeReply, Refusal, Reply, Welcome
 
 
@@ -158,15 +159,18 @@ class Offsets(Check):
     After each message that teaches it, and of every pair now and then. There is one thing that no message tells: that one of
     the two hosts was suspended. The other side can find out only by a contradiction, and the one that was suspended
     may still have messages of the time before in its sockets. So after a suspension an interval is let be until it is
-    found right again; from then on it must stay so. A suspension of less than 50 ms is not noticed by anybody, and may be
-    smaller than what the interval spans; what it spoils is let be for good. While a process does not run nothing is
-    looked at.
+    found right again; from then on it must stay so. A suspension of less than 50 ms is not noticed by anybody, may be
+    smaller than what the interval spans, and may be crossed by a message that comes long after; what it spoils is let be
+    for good. While a process does not run nothing is looked at.
     """
 
     number = 15
 
     def __init__(self) -> None:
         self._settled: dict[tuple[Book, str], int] = {}
+        self._clocks: dict[str, tuple[int, int]] = {}
+        """By how much each process's clock lags behind true time, and when it was last found to have stood still: over all of
+        its incarnations, since messages of the one before may still come."""
 
     def heard(self, shelf: Shelf, book: EdgeBook | NodeBook, event: Event, at: int) -> None:
         """A process has taken a step."""
@@ -206,7 +210,7 @@ class Offsets(Check):
         if book.host.stopped or other.host.stopped:
             return
         own, theirs = book.host.local(at), other.host.local(at)
-        jumped = max(_jumped(book, own, at), _jumped(other, theirs, at))
+        jumped = max(self._jumped(book.host.name, own, at), self._jumped(other.host.name, theirs, at))
         low, high = inside.bounds(interval, own)
         true = theirs - own
         right = (low is None or low <= true + SLACK_NS) and (high is None or true - SLACK_NS <= high)
@@ -220,11 +224,12 @@ class Offsets(Check):
                 book, f"the clock of {other.name} is {true} ns ahead, and is held to be between {low} and {high}"
             )
 
-
-def _jumped(book: Book, local: int, at: int) -> int:
-    """When the host of this process was last found to have been suspended."""
-    lag = at - local
-    if book.lag_ns is not None and lag > book.lag_ns + JUMP_NS:
-        book.jumped_at = at
-    book.lag_ns = lag
-    return book.jumped_at
+    def _jumped(self, name: str, local: int, at: int) -> int:
+        """When the host of the process of this name was last found to have been suspended; for ever, where that was too short to
+        be noticed."""
+        lag = at - local
+        before, jumped = self._clocks.get(name, (lag, -1))
+        if lag > before + JUMP_NS:
+            jumped = max(jumped, at if lag > before + NOTICED_NS else NEVER_NS)
+        self._clocks[name] = (lag, jumped)
+        return jumped

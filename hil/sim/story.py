@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from hil.sim.books import MS, Book
 from hil.sim.broken import Broken
-from hil.sim.script import START_NS, Ask, Fault, Script, Source
+from hil.sim.script import START_NS, Ask, Fault, Item, Script, Source
 from shared.events import (
     Abort,
     Action,
@@ -116,8 +116,7 @@ def tell(script: Script, seed: int, scribe: Scribe, broken: Broken) -> str:
             *(_device(script, index) for index in range(len(script.devices))),
             *(f"  {p.name}: {', '.join(p.models)}; {p.settings.execution.executors} executors" for p in script.nodes),
             "what is asked and goes wrong:",
-            *(f"{_time(item.at)}  {_item(item)}" for item in script.items[:SHOWN_LINES]),
-            *(["      ..."] if len(script.items) > SHOWN_LINES else []),
+            *(f"{_time(item.at)}  {_item(item)}" for item in _shown(script.items)),
             "what they did:",
             *scribe.lines(),
             f"{_time(scribe.at)}  broken: {broken}",
@@ -133,6 +132,12 @@ def _device(script: Script, index: int) -> str:
     return (
         f"  {device.name}: {what}; {', '.join(device.models)}; {settings.execution.executors} executors; knows {nodes}"
     )
+
+
+def _shown(items: Sequence[Item]) -> list[Item]:
+    """All that goes wrong and all streams; of the requests, where there are many, the last."""
+    asks = [item for item in items if isinstance(item, Ask)][-SHOWN_LINES:]
+    return sorted([*asks, *(item for item in items if not isinstance(item, Ask))], key=lambda item: item.at)
 
 
 def _time(at: int) -> str:
