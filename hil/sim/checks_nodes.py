@@ -225,8 +225,8 @@ class Offsets(Check):
             )
 
     def _jumped(self, name: str, local: int, at: int) -> int:
-        """When the host of the process of this name was last found to have been suspended; for ever, where that was too short to
-        be noticed."""
+        """When the host of the process of this name was last found to have been suspended; for ever, where that was too
+        short to be noticed."""
         lag = at - local
         before, jumped = self._clocks.get(name, (lag, -1))
         if lag > before + JUMP_NS:
