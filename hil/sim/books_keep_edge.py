@@ -32,7 +32,7 @@ from shared.events import (
     Withdrawn,
 )
 from shared.request import Rejected
-from shared.wire.messages import Bye, Infer, Probe, ProbeReply, Refusal, Reply, Welcome
+from shared.wire.messages import Bye, Hello, Infer, Probe, ProbeReply, Refusal, Reply, Welcome
 
 NOBODYS = (("", 0), 0)
 
@@ -60,6 +60,7 @@ def open_edge(ears: Ears[EdgeBook]) -> None:
     ears.action(Run, _whose)
     ears.sent(Infer, _asked)
     ears.sent(Probe, _probing)
+    ears.sent(Hello, _greeting)
 
 
 def close_edge(ears: Ears[EdgeBook]) -> None:
@@ -201,8 +202,6 @@ def _answered(book: EdgeBook, message: Reply | Refusal, event: Received, now: in
     if message.incarnation == book.incarnation:
         attempt = view.out.pop((message.sequence, message.attempt), None)
         book.replied = None if attempt is None else (view, attempt)
-    if isinstance(message, Refusal) and message.reason == "hello":
-        view.welcomed = False
 
 
 def _moved(book: EdgeBook, view: NodeView, link: str) -> None:
@@ -252,6 +251,15 @@ def _asked(book: EdgeBook, message: Infer, action: Send, event: Event, now: int)
     attempt = Attempt(message, key or NOBODYS[0], now, now if out is None else out.typical_ns, book.step)
     view.out[message.sequence, message.attempt] = attempt
     book.sending = (view, attempt)
+
+
+def _greeting(book: EdgeBook, message: Hello, action: Send, event: Event, now: int) -> None:
+    """A greeting on a data connection, after the node has said that it does not know this edge: nothing may be sent until it
+    is answered. (A greeting of a node that is only stalled waits for any sign of life.)"""
+    view = _view(book, action.link)
+    refused = isinstance(event, Received) and isinstance(event.message, Refusal) and event.message.reason == "hello"
+    if view is not None and refused and action.link.endswith("/data"):
+        view.welcomed = False
 
 
 def _probing(book: EdgeBook, message: Probe, action: Send, event: Event, now: int) -> None:
