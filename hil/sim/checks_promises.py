@@ -49,7 +49,7 @@ class PromisesKept(Check):
             return
         if isinstance(event, Arrived) and event.request.priority < request.request.priority:
             return
-        if request.displaced or (isinstance(event, Tick) and event.late_ns > 0 and book.put_off):
+        if request.displaced or _woken_late(book, event, now):
             return
         key = f"{action.client}'s request {action.sequence}"
         self.broken(book, f"{key} was promised {ms(now - request.promised_ns)} ago and ends as {action.outcome}")
@@ -79,7 +79,7 @@ class PromisesKept(Check):
         for number, (key, _, priority, since) in gone:
             del before[number]
             request = book.open.get(key)
-            if request is not None and not self._excused(book, request, priority, since, event):
+            if request is not None and not self._excused(book, request, priority, since, event, now):
                 self.broken(
                     book, f"the promise to {key} is taken back after {ms(now - since)}, and nothing had overrun"
                 )
@@ -94,10 +94,10 @@ class PromisesKept(Check):
         request.promised_ns = now if request.promised_ns is None else request.promised_ns
         book.promised[job.id] = (key, longest, job.priority, now)
 
-    def _excused(self, book: EdgeBook, request: EdgeRequest, priority: int, since: int, event: Event) -> bool:
+    def _excused(self, book: EdgeBook, request: EdgeRequest, priority: int, since: int, event: Event, now: int) -> bool:
         if book.slow_ns >= since or request.broken_run or expects(book, priority):
             return True
-        if isinstance(event, Tick) and event.late_ns > 0 and book.put_off:
+        if _woken_late(book, event, now):
             return True
         if isinstance(event, Arrived) and event.request.priority < priority:
             key = (event.request.client, event.request.sequence)
@@ -111,6 +111,13 @@ class PromisesKept(Check):
         if broken is not None:
             due = ms(broken.deadline_ns - now)
             self.broken(book, f"job {broken.id}, due in {due}, is promised, and cannot be done in time")
+
+
+def _woken_late(book: EdgeBook, event: Event, now: int) -> bool:
+    """Whether work that was put off may begin too late since the wake-up for it is late, or has not even come yet."""
+    if isinstance(event, Tick):
+        return book.put_off and event.late_ns > 0
+    return book.put_off and book.wake_before_ns is not None and now > book.wake_before_ns
 
 
 class NothingOnSuspects(Check):
