@@ -73,9 +73,10 @@ def run_again(journal: Journal) -> tuple[Summary, list[Life]]:
 
 
 def find(lives: Sequence[Life], wanted: str) -> Life:
-    """The life of this name, the last where a client used a sequence twice. Raises `InputError` where there is none."""
+    """The life of this name or number, the last where a client used a sequence twice. Raises `InputError` where there is
+    none."""
     for life in reversed(lives):
-        if life.id == wanted:
+        if life.id == wanted or (life.number and str(life.number) == wanted):
             return life
     example = f", as {lives[-1].id}" if lives else ""
     raise InputError(
@@ -94,7 +95,10 @@ def _lives_of(machine: object) -> Lives:
 def main(
     file: Annotated[Path, typer.Argument(help="A journal, as agent and node save it.")],
     request: Annotated[
-        str, typer.Option(help="Show the life of this request: CLIENT:SEQUENCE, or of an attempt.")
+        str,
+        typer.Option(
+            help="Show the life of this request: CLIENT:SEQUENCE or its number; of an attempt, as --list says."
+        ),
     ] = "",
     listed: Annotated[bool, typer.Option("--list", help="List the requests and how each ended.")] = False,
     missed: Annotated[bool, typer.Option("--missed", help="List only those that were not answered on time.")] = False,

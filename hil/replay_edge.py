@@ -1,4 +1,4 @@
-"""Requests as an edge's journal shows them. A request is called `CLIENT:SEQUENCE`."""
+"""Requests as an edge's journal shows them. A request is called `CLIENT:SEQUENCE`, or by the number that nodes know it by."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ class EdgeLives:
             request = step.event.request
             number = self._broker.number(request.client, request.sequence)
             if number:
-                self._numbers.setdefault(number, self._open[request.client, request.sequence])
+                life = self._numbers.setdefault(number, self._open[request.client, request.sequence])
+                life.number = number
         for action in step.actions:
             self._action(action, now)
 

@@ -31,7 +31,7 @@ class Life(msgspec.Struct):
 
     `began_ns` is that time on the machine's clock, `arrived_ns` when the machine heard of it, `budget_ns` what there was from
     the beginning to the deadline, `took_ns` from the beginning to the end. `by` is who answered, `detail` why nobody did,
-    `stages` where the time went, as far as it is known.
+    `stages` where the time went, as far as it is known. `number` is what nodes know a request of an edge by.
     """
 
     id: str
@@ -39,6 +39,7 @@ class Life(msgspec.Struct):
     began_ns: int
     arrived_ns: int
     budget_ns: int
+    number: int = 0
     end: End = "open"
     took_ns: int | None = None
     on_time: bool | None = None

@@ -14,6 +14,9 @@ from hil.rerun import Rerun
 from shared.journal.replay import Difference
 from shared.request import Stage
 
+WIDTH = 160
+"""Columns where the output is no terminal."""
+
 STAGES: tuple[Stage, ...] = get_args(Stage)
 
 
@@ -42,7 +45,7 @@ class Summary(msgspec.Struct, frozen=True):
 
 def show_summary(summary: Summary) -> None:
     """What the journal holds, and what the replay gave."""
-    console = Console(markup=False, highlight=False)
+    console = _console()
     last = summary.first + summary.steps - 1
     console.print(
         f"{summary.kind} {summary.name} (incarnation {summary.incarnation}), headtail {summary.headtail or '?'}"
@@ -65,7 +68,7 @@ def show_summary(summary: Summary) -> None:
 
 def show_rerun(found: Rerun) -> None:
     """What the machine of today did with the events of then."""
-    console = Console(markup=False, highlight=False)
+    console = _console()
     console.print(f"{found.steps} steps as then; on time: {found.on_time}")
     if found.parted is not None:
         console.print(f"then it went another way: {found.parted}")
@@ -77,14 +80,16 @@ def show_rerun(found: Rerun) -> None:
 
 def show_list(lives: Sequence[Life], kind: str) -> None:
     """A line for each request."""
-    console = Console(markup=False, highlight=False)
-    table = Table("request", "at s", "budget ms", "took ms", "end", "on time", "by, or why not")
-    for column in (1, 2, 3):
+    console = _console()
+    table = Table("request", "number", "at s", "budget ms", "took ms", "end", "on time", "by, or why not")
+    table.columns[0].overflow = "fold"
+    for column in (1, 2, 3, 4):
         table.columns[column].justify = "right"
     start = lives[0].began_ns if lives else 0
     for life in lives:
         table.add_row(
             life.id,
+            str(life.number or ""),
             f"{(life.began_ns - start) / 1e9:.3f}",
             ms(life.budget_ns),
             "" if life.took_ns is None else ms(life.took_ns),
@@ -98,8 +103,9 @@ def show_list(lives: Sequence[Life], kind: str) -> None:
 
 def show_life(life: Life) -> None:
     """Every moment of a request, and the table of its stages."""
-    console = Console(markup=False, highlight=False)
-    console.print(f"{life.id}: {life.about}; {ms(life.budget_ns)} ms from its beginning to its deadline")
+    console = _console()
+    known = f" (number {life.number})" if life.number else ""
+    console.print(f"{life.id}{known}: {life.about}; {ms(life.budget_ns)} ms from its beginning to its deadline")
     moments = Table("ms", "what happened")
     moments.columns[0].justify = "right"
     for moment in life.moments:
@@ -119,6 +125,11 @@ def show_life(life: Life) -> None:
     stages.add_row("in all", ms(took_ns), _share(took_ns, life.budget_ns))
     console.print(stages)
     console.print(f"{life.end} {life.by or life.detail}".rstrip())
+
+
+def _console() -> Console:
+    console = Console(markup=False, highlight=False)
+    return console if console.is_terminal else Console(markup=False, highlight=False, width=WIDTH)
 
 
 def _share(span_ns: int, budget_ns: int) -> str:

@@ -150,6 +150,15 @@ def test_one_request_is_shown_with_its_moments_and_its_stages(file: Path, capsys
     assert msgspec.json.decode(capsys.readouterr().out, type=Life) == lives("edge")[name]
 
 
+def test_a_request_is_found_by_the_number_that_nodes_know_it_by(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    attempts = {int(name.split(":")[2]) for name in lives("b")}
+    numbers = {life.number: life.id for life in lives("edge").values()}
+    assert attempts <= numbers.keys()
+    number = max(attempts)
+    assert ended(lambda: main(file, request=str(number))) == 0
+    assert f"{numbers[number]} (number {number}):" in capsys.readouterr().out
+
+
 def test_a_request_that_is_not_there_is_named_and_an_example_given(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
