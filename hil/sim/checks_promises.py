@@ -95,10 +95,9 @@ class PromisesKept(Check):
         book.promised[job.id] = (key, longest, job.priority, now)
 
     def _excused(self, book: EdgeBook, request: EdgeRequest, priority: int, since: int, event: Event, now: int) -> bool:
-        if book.slow_ns >= since or request.broken_run or expects(book, priority):
-            return True
-        if _woken_late(book, event, now):
-            return True
+        if book.slow_ns >= since or request.broken_run or expects(book, priority) or _woken_late(book, event, now):
+            # A promise that was taken back for a cause is none any more, also when the cause has gone.
+            request.displaced = True
         if isinstance(event, Arrived) and event.request.priority < priority:
             key = (event.request.client, event.request.sequence)
             works = [*book.work_of.values(), *((known[0], 0) for known in book.promised.values())]
