@@ -23,8 +23,8 @@ MAX_NAME = 128
 MAX_TENSOR_BYTES = 1 << 31
 """The most bytes of one tensor of one row: what ONNX itself can hold."""
 
-MAX_US = 3.6e9
-"""The longest time that a profile may state, an hour in microseconds: sums and products of a few stay numbers."""
+MAX_US = 1e11
+"""The longest time that a profile may state, about a day in microseconds: sums and products of a few stay numbers."""
 
 MAX_SLOWDOWN = 1e6
 """The largest factor by which a device may be said to be slower."""
