@@ -36,8 +36,8 @@ def ended(result: Run) -> int:
 def mixed_counts() -> Counter[str]:
     """What happened in some runs of the mixed scenario."""
     total: Counter[str] = Counter()
-    for seed in range(40):
-        total.update(run(seed, SCENARIOS["mixed"], Blind(), 150).counters)
+    for seed in range(48):
+        total.update(run(seed, SCENARIOS["mixed"], Blind(), 200).counters)
     return total
 
 
@@ -109,7 +109,6 @@ def test_each_fault_occurs_in_the_mixed_scenario(kind: FaultKind) -> None:
         "aborted-too-late",
         "deferred",
         "withdrawn",
-        "died-waiting",
         "nobody-asked",
         "asked-late",
         "clock-jumped",
@@ -143,6 +142,15 @@ def test_an_agent_that_is_killed_loses_no_request_of_its_clients() -> None:
 
     assert result.counters["fault-kill"] == 1
     assert result.requests == ended(result)
+
+
+def test_a_client_that_is_killed_takes_its_open_requests_with_it() -> None:
+    script = write(1, SCENARIOS["calm"], 200)
+    ask = next(item for item in script.items if isinstance(item, Ask))
+    result = play(with_faults(1, Fault(ask.at + 100_000, "kill", ask.client, 50_000_000)), 1, Blind())
+
+    assert result.counters["died-waiting"] >= 1
+    assert result.requests == ended(result) + result.counters["died-waiting"]
 
 
 def test_a_suspended_host_loses_no_time_on_its_own_clock() -> None:

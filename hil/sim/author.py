@@ -149,7 +149,7 @@ def _device(
         link=Link(
             rate_mbit=rng.choice((20.0, 200.0)),
             rtt_ms=rng.choice((1.0, 2.0, 8.0)),
-            probe_interval_ms=rng.choice((50.0, 100.0, 250.0, 500.0)),
+            probe_interval_ms=rng.choice((50.0, 100.0, 250.0, 250.0, 500.0)),
             probe_losses=rng.choice((2, 3)),
             stall_ms=rng.choice((10.0, 40.0)),
             return_pause_ms=rng.choice(((0.0, 0.0), (20.0, 80.0), (100.0, 300.0))),
@@ -423,7 +423,7 @@ def _fault(rng: random.Random, kind: FaultKind, target: str, at: int) -> Fault:
     version = -1
     match kind:
         case "stall":
-            lasts = int(rng.choice((20, 60, 200, 800, 2_500)) * rng.uniform(0.5, 1.5) * MS)
+            lasts = int(rng.choice((20, 60, 200, 2_500, 2_500)) * rng.uniform(0.5, 1.5) * MS)
         case "loss" | "duplicate" | "disorder" | "corrupt" | "fail" | "bad-rows":
             amount = rng.choice((0.02, 0.1, 0.3, 1.0))
         case "echo":
