@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from hil.sim.clock import HostClock
+from hil.sim.echoes import Past
 from hil.sim.net import damaged
 from hil.sim.plans import make_model
 from hil.sim.stamp import Stamps, request_inputs
@@ -149,3 +150,16 @@ def test_a_damaged_message_is_refused_or_leaves_a_tensor_of_a_wrong_size(seed: i
             continue
         assert decoded == message
         assert [len(frame) for frame in left] != [32]
+
+
+def test_what_an_earlier_incarnation_carried_comes_again_to_the_next() -> None:
+    past = Past()
+    for number in range(40):
+        past.carry([b"old", bytes([number])])
+    past.begin()
+    past.carry([b"new"])
+    echoes = list(past.echoes(random.Random(1)))
+    numbers = {frames[1][0] for _, frames in echoes if frames[0] == b"old"}
+
+    assert numbers == {*range(16), *range(24, 40)}
+    assert all(later > 0 for later, _ in echoes)

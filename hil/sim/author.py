@@ -407,13 +407,17 @@ def _faults(
         "drift": hosts,
         **dict.fromkeys(EXECUTOR_FAULTS, loops),
     }
+    carriers = {d.name: d.clients[0] if d.embedded else d.name for d in devices}
     faults: list[Fault] = []
     for kind in scenario.faults:
         if targets[kind] and rng.random() < scenario.chance:
-            faults += [
-                _fault(rng, kind, rng.choice(targets[kind]), rng.randrange(first - 5 * MS, last + 1))
-                for _ in range(rng.randint(1, scenario.often))
-            ]
+            for _ in range(rng.randint(1, scenario.often)):
+                fault = _fault(rng, kind, rng.choice(targets[kind]), rng.randrange(first - 5 * MS, last + 1))
+                faults.append(fault)
+                if kind == "echo" and rng.random() < 0.5:
+                    # What an earlier start of the edge had asked is answered once more to the next.
+                    carrier = carriers[fault.target.partition(">")[0]]
+                    faults.append(Fault(fault.at + MS, "kill", carrier, 5 * MS))
     return faults
 
 
@@ -427,7 +431,7 @@ def _fault(rng: random.Random, kind: FaultKind, target: str, at: int) -> Fault:
         case "loss" | "duplicate" | "disorder" | "corrupt" | "fail" | "bad-rows":
             amount = rng.choice((0.02, 0.1, 0.3, 1.0))
         case "echo":
-            lasts = 300 * MS
+            lasts = 600 * MS
         case "slow":
             amount = rng.choice((3.0, 10.0))
         case "hang":

@@ -15,6 +15,7 @@ from typing import Protocol
 from zlib import crc32
 
 from hil.sim.agenda import Agenda
+from hil.sim.echoes import Past
 from hil.sim.hosts import Process
 from hil.sim.trace import Trace
 from shared.errors import PeerError
@@ -32,9 +33,6 @@ BACKLOG_NS = 60 * MS
 
 FULL = 16
 """Messages that may wait for a peer that does not take them, beside the sender's own mark."""
-
-ECHOES = 12
-"""Messages of each direction of a link that are kept to come again."""
 
 Decode = Callable[[Sequence[Buffer], int], tuple[Message, tuple[Buffer, ...]]]
 
@@ -94,9 +92,15 @@ class Path:
         self.corrupt = 0.0
         self.slow = 1.0
         self.echo = 0
-        self.past: dict[tuple[str, bool], deque[list[Buffer]]] = {}
-        """What was carried last, by the dealer's link and whether towards the router."""
+        self.past: dict[tuple[str, bool], Past] = {}
+        """What was carried, by the dealer's link and whether towards the router."""
         self.troubled = False
+
+    def remember(self, link: str, upwards: bool) -> Past:
+        """What a link carries this way, for a new incarnation of its dealer."""
+        past = self.past.setdefault((link, upwards), Past())
+        past.begin()
+        return past
 
     def judge(self) -> None:
         """Find out whether messages need a closer look."""
@@ -121,9 +125,7 @@ class Way:
         "waiting",
     )
 
-    def __init__(
-        self, path: Path, link: str, decode: Decode, most: int, room: int, past: deque[list[Buffer]] | None
-    ) -> None:
+    def __init__(self, path: Path, link: str, decode: Decode, most: int, room: int, past: Past | None) -> None:
         self.path = path
         self.past = past
         self.link = link
@@ -261,8 +263,9 @@ class Net:
     ) -> None:
         """A dealer opens a link to the router of process `target`, and keeps it connected while it lives. Of the pairs the
         first is for the way to the router, the second for the way back."""
-        up = Way(path, routing_id, decode[0], most[0], marks[0] + FULL, _past(path, link, True))
-        down = Way(path, link, decode[1], most[1], marks[1] + FULL, _past(path, link, False))
+        past = (None, None) if path.local else (path.remember(link, True), path.remember(link, False))
+        up = Way(path, routing_id, decode[0], most[0], marks[0] + FULL, past[0])
+        down = Way(path, link, decode[1], most[1], marks[1] + FULL, past[1])
         connection = Connection(self, path, dealer, link, target, up, down, pauses)
         dealer.dealers[link] = connection
         dealer.out[link] = up
@@ -295,12 +298,11 @@ class Net:
 
     def _echo(self, connection: Connection, at: int) -> None:
         """What earlier connections of this link carried comes once more, some of it."""
-        rng = connection.path.rng
         for way in (connection.up, connection.down):
-            for frames in way.past or ():
-                if rng.random() < 0.5:
+            if way.past is not None:
+                for later, frames in way.past.echoes(connection.path.rng):
                     self.count("echoed")
-                    self._agenda.put(at + rng.randrange(1, 20 * MS), Delivery(self, way, frames))
+                    self._agenda.put(at + later, Delivery(self, way, frames))
 
     def heard(self, connection: Connection, generation: int, at: int) -> None:
         """The dealer hears that the connection of this generation is gone."""
@@ -372,7 +374,7 @@ class Net:
             self.count("lost-unheard")
             return True
         if way.past is not None:
-            way.past.append(frames)
+            way.past.carry(frames)
         left = at
         if path.per_byte_ns:
             left = max(at, way.free) + int(nbytes * path.per_byte_ns)
@@ -448,12 +450,6 @@ class Net:
             if delivery.generation == delivery.way.generation:
                 delivery.way.waiting -= 1
             delivery.happen(at)
-
-
-def _past(path: Path, link: str, upwards: bool) -> deque[list[Buffer]] | None:
-    if path.local:
-        return None
-    return path.past.setdefault((link, upwards), deque(maxlen=ECHOES))
 
 
 def damaged(frames: Sequence[Buffer], rng: random.Random) -> list[Buffer]:
