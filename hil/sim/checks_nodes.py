@@ -9,7 +9,7 @@ from hil.sim.checks_base import AllEars, Check, Shelf
 from shared.events import Event, Finished, Received, Run, Send
 from shared.offset import OffsetInterval
 from shared.running import NEVER_NS
-from shared.wire.messages import Infer, Probe, ProbeReply, Refusal, Reply, Welcome
+from shared.wire.messages import Cancel, Infer, Probe, ProbeReply, Refusal, Reply, Welcome
 
 
 class Credit(Check):
@@ -93,7 +93,7 @@ class OnceEach(Check):
 
     By attempt and not by sequence: an edge may ask a node again after that node has refused, and gives that another number.
     What came in is let in or refused in the same step; what was let in ends exactly once; a copy of it is refused and
-    changes nothing. An answer comes of the row's own run.
+    changes nothing; what is cancelled ends in that step. An answer comes of the row's own run.
     """
 
     number = 12
@@ -131,6 +131,11 @@ class OnceEach(Check):
     def _came_to_something(self, book: NodeBook, event: Received, now: int) -> None:
         if book.arrived is not None:
             self.broken(book, f"{book.arrived} came in, and was neither let in nor refused")
+        message, greeted = event.message, book.links.get(event.link)
+        if type(message) is Cancel and greeted is not None:
+            cancelled = (greeted.peer, message.incarnation, message.sequence, message.attempt)
+            if cancelled in book.open:
+                self.broken(book, f"{cancelled} was cancelled, and is not over")
 
     def sweep(self, shelf: Shelf, at: int) -> None:
         """All of it, now and then."""

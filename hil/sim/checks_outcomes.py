@@ -10,7 +10,7 @@ from edge.outcomes import outcome_kind
 from hil.sim import books_inside as inside
 from hil.sim.books import Book, ClientBook, EdgeBook, NodeBook, ms
 from hil.sim.checks_base import AllEars, Check, Shelf
-from shared.events import Event, Hold, Resolve, Tick
+from shared.events import ClockJumped, Event, Hold, Resolve, Tick
 from shared.request import Answer, Outcome, Rejected
 
 
@@ -20,7 +20,7 @@ class OneOutcome(Check):
     Here ε is no constant: a client asks to be woken by D at the latest (check 2), and an outcome may be as late as that
     wake-up, and no later; nor may a wake-up at D or after it leave a request open. A client that is stopped is woken
     when it runs again. A broker is held to the same rule with its own time, the guard before D: it must not give an outcome
-    to what is not open, nor leave anything open past its time.
+    to what is not open, nor leave anything open past its time, or past a suspension that it has noticed.
     """
 
     number = 1
@@ -31,6 +31,7 @@ class OneOutcome(Check):
         ears.client.end_of(Tick, self._client_woken)
         ears.edge.action(Resolve, self._broker_resolves)
         ears.edge.action(Hold, self._broker_pushes)
+        ears.edge.end_of(ClockJumped, self._broker_jumped)
         ears.edge.end(self._broker_due)
 
     def _client_resolves(self, book: ClientBook, action: Resolve, event: Event, now: int) -> None:
@@ -55,6 +56,11 @@ class OneOutcome(Check):
     def _broker_pushes(self, book: EdgeBook, action: Hold, event: Event, now: int) -> None:
         if book.closing is None:
             self.broken(book, f"{action.client}'s request {action.sequence} is pushed an answer, but it is not open")
+
+    def _broker_jumped(self, book: EdgeBook, event: ClockJumped, now: int) -> None:
+        if book.open:
+            client, sequence = next(iter(book.open))
+            self.broken(book, f"{client}'s request {sequence} is still open after a suspension of {ms(event.jump_ns)}")
 
     def _broker_due(self, book: EdgeBook, event: Event, now: int) -> None:
         if book.open and (book.wake_ns is None or book.wake_ns <= now):  # else nothing can be due, by check 2
