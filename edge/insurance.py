@@ -26,6 +26,8 @@ from shared.scheduler import Scheduler
 from shared.settings import Insurance as Settings
 
 MS = 1_000_000
+NEWEST = 1 << 62
+"""The number of a job that is only asked about: above all others, as that of the next job will be."""
 
 
 def rung_key(contract: str, plan: Plan, rung: Rung) -> WorkKey:
@@ -157,7 +159,7 @@ class Insurance:
         slow = latency.pessimistic if rung is open_.plan.ladder[-1] else latency.worst
         key = self._keys[open_.request.plan, rung.program]
         duration = before_ns + slow(key, open_.request.rows)
-        return Promise(0, duration, open_.resolve_by, 0, open_.request.priority)
+        return Promise(NEWEST, duration, open_.resolve_by, 0, open_.request.priority)
 
     def _typical(self, open_: Open, rung: Rung, before_ns: int, now: int) -> int:
         key = self._keys[open_.request.plan, rung.program]

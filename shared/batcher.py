@@ -17,7 +17,6 @@ from collections.abc import Iterable
 from shared.latency import Latency
 from shared.queue import Job
 
-
 NEVER_NS = 1 << 62
 
 

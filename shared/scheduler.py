@@ -360,7 +360,10 @@ class Scheduler:
         return self._expected(max(p.priority for p in promises), max(p.deadline_ns for p in promises), now)
 
     def _expected(self, priority: int, until_ns: int, now: int) -> list[Promise]:
-        return self.streams.expected(self.latency, priority, until_ns, now) if self.streams else []
+        if not self.streams:
+            return []
+        free = min(self._running.free_at(now))
+        return self.streams.expected(self.latency, priority, until_ns, now, free if free < NEVER_NS else 0)
 
     def validate(self) -> None:
         """Raises `InvariantBroken` where executors, launches, leases and rows disagree."""

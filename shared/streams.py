@@ -135,9 +135,10 @@ class Streams:
                 return False
         return True
 
-    def expected(self, latency: Latency, priority: int, until_ns: int, now: int) -> list[Promise]:
+    def expected(self, latency: Latency, priority: int, until_ns: int, now: int, free_ns: int = 0) -> list[Promise]:
         """Frames that are due before `until_ns` and have not come, of granted streams of class `priority` and of more
-        important ones. A frame is expected as long as it would typically still be in time."""
+        important ones. A frame is expected as long as it would typically still be in time, and not to begin before an
+        executor is free at `free_ns`."""
         found: list[Promise] = []
         for stream in self._streams.values():
             source = stream.source
@@ -148,7 +149,7 @@ class Streams:
             for due in self._dues(stream, latency, now):
                 if due + late >= until_ns:
                     break
-                release = max(now, due + late)
+                release = max(now, due + late, free_ns)
                 # A frame that comes so late that it cannot be done in time must not make the whole set infeasible.
                 deadline = max(due + source.deadline_ns, release + duration)
                 found.append(Promise(-1 - len(found), duration, deadline, release, source.priority))

@@ -15,7 +15,6 @@ from rich.console import Console
 from tiny import make_bundle
 
 from hil.demo_board import DemoBoard
-from shared.lateness import LatenessFigures
 from hil.ledger import Entry
 from hil.phases import LinkShape, Phase, demo_phases
 from hil.report import FORMAT, Report, environment, summary_of, write_json
@@ -24,6 +23,7 @@ from hil.report_svg import panel
 from hil.results import PhaseResult, summarise
 from hil.verdict import judge
 from shared.bundle import load_bundle
+from shared.lateness import LatenessFigures
 
 MS = 1_000_000
 PHASES = demo_phases(40, LinkShape(200, 2), LinkShape(20, 6))

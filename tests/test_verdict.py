@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from shared.lateness import LatenessFigures
 from hil.ledger import Entry
 from hil.phases import LinkShape, demo_phases, repeats_to_keep, why_not_repeated
 from hil.results import PhaseResult, summarise
 from hil.verdict import NOT_JUDGED, judge
+from shared.lateness import LatenessFigures
 
 MS = 1_000_000
 PHASES = demo_phases(300, LinkShape(200, 2), LinkShape(20, 6))
