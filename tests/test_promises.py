@@ -350,3 +350,27 @@ def test_nothing_is_promised_on_an_overdue_executor() -> None:
     pair.open_stream(1, 50, 40)
     refused = pair.ask(make_input(), 10)
     assert isinstance(pair.outcome(refused), Rejected)
+
+
+def test_a_frame_that_stays_away_is_not_expected_before_an_executor_is_free() -> None:
+    plans, strict, _ = two_plans(3.4, 10.6)
+    pair = Pair(plans, EdgeSettings())
+    pair.open_stream(1, 20, 10, priority=1, plan=strict)
+    pair.ask(make_input(), 10, plan=strict, stream=1, priority=1)
+    pair.run(20)
+    streams, latency = pair.broker.scheduler.streams, pair.broker.scheduler.latency
+    busy_until = pair.now + 9 * MS
+    frame = streams.expected(latency, 1, pair.now + 10 * MS, pair.now, busy_until)[0]
+    assert frame.release_ns == busy_until
+    assert frame.release_ns + frame.duration_ns <= frame.deadline_ns
+
+
+def test_what_is_promised_in_a_step_is_not_revoked_in_it() -> None:
+    plans = {"a" * 64: one_rung(4.0), "b" * 64: one_rung(6.0)}
+    pair = Pair(plans, EdgeSettings(execution=Execution(executors=2)))
+    pair.ask(make_input(), 30, plan="a" * 64)
+    pair.run(2.2)
+    pair.ask(make_input(), 30, plan="a" * 64)
+    pair.ask(make_input(), 9.9, plan="a" * 64)
+    pair.ask(make_input(), 9.9, plan="b" * 64)
+    assert pair.broker.counters["revoked"] == 0
