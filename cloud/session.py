@@ -144,6 +144,9 @@ class Session:
                 self.counters["unexpected-message"] += 1
 
     def _hello(self, link: str, message: Hello, now: int, out: list[Action]) -> None:
+        if not self._jumped_ns:
+            # What is told of clocks from before was of an earlier process, and this host may have been suspended since.
+            self._jumped_ns = now - 1
         try:
             peer, replaced = self.peers.greet(link, message, now)
         except PeerError as error:

@@ -136,6 +136,9 @@ class Nodes:
         node = self.of_link(link)
         if node is None:
             return []
+        if not self._jumped_ns:
+            # Probes of before were of an earlier process, and its host may have been suspended since.
+            self._jumped_ns = now - 1
         if link == node.probe:
             node.probe_up = True
             node.probes_out = 0
@@ -209,7 +212,9 @@ class Nodes:
             node.out.clear()
             if node.probe_up:
                 greetings.append(Send(node.probe, self._hello("probe")))
-            if node.state is not State.DOWN:
+            if node.state is State.PAUSED:
+                greetings.append(Send(node.data, self._hello("data")))
+            elif node.state is not State.DOWN:
                 greetings += self._greet(node, now)
         return greetings
 

@@ -288,8 +288,8 @@ class Scheduler:
         return None
 
     def _launch(self, executor: int, head: Job, now: int) -> Run | None:
-        behind = (j for j in self._queue.group(head.group, now) if j.order > head.order)
-        batch = form(chain((head,), behind), self.latency, now, self._max_rows[head.contract])
+        others = (j for j in self._queue.group(head.group, now) if j.id != head.id)
+        batch = form(chain((head,), others), self.latency, now, self._max_rows[head.contract])
         rows = sum(j.rows for j in batch)
         pessimistic = now + self.latency.pessimistic(head.key, rows)
         while self._would_break(executor, batch, pessimistic, now):

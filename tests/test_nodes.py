@@ -69,3 +69,25 @@ def test_what_a_probe_before_a_loss_said_of_clocks_is_told_to_nobody_after_it() 
     nodes.disconnected("n1/data")
     assert node.last_probe == (0, 0)
     assert node.offset.bounds(5 * MS) == (None, None)
+
+
+def test_a_pause_after_a_loss_is_kept_over_a_suspend() -> None:
+    nodes, node = make_nodes()
+    nodes.connected("n1/probe", MS)
+    nodes.connected("n1/data", MS)
+    welcome(nodes, node, 2 * MS)
+    nodes.disconnected("n1/data")
+    nodes.connected("n1/data", 3 * MS)
+    welcome(nodes, node, 4 * MS)
+    assert node.state is State.PAUSED
+    assert greetings(nodes.jumped(5 * MS)) == ["n1/probe", "n1/data"]
+    welcome(nodes, node, 6 * MS)
+    assert node.state is State.PAUSED
+
+
+def test_an_answer_to_a_probe_of_an_earlier_process_says_nothing_of_clocks() -> None:
+    nodes, node = make_nodes()
+    nodes.connected("n1/probe", 10 * MS)
+    nodes.connected("n1/data", 10 * MS)
+    nodes.probed(node, ProbeReply(1, 9 * MS, 50 * MS, 51 * MS, Load(0, 4)), 12 * MS)
+    assert node.offset.bounds(12 * MS) == (None, None)

@@ -308,3 +308,17 @@ def test_a_batch_that_would_break_a_promise_is_launched_with_fewer_rows() -> Non
     s.submit(job(2, 60, part=WHOLE, promised=True))
     s.submit(job(3, 13.3, promised=True))
     assert launched(s) == [[1]]
+
+
+def test_a_promise_that_goes_ahead_takes_an_earlier_job_along_where_that_fits() -> None:
+    s = scheduler(max_batch=3)
+    s.submit(job(1, 40, rows=1))
+    s.submit(job(2, 41, rows=2))
+    s.submit(job(3, 43, rows=1, priority=2, promised=True))
+    s.submit(job(4, 5.6, part=WHOLE, rows=1))
+    assert launched(s) == [[1, 2]]
+    tight = scheduler(max_batch=3)
+    tight.submit(job(1, 40, rows=1))
+    tight.submit(job(2, 41, rows=2))
+    tight.submit(job(3, 2.9, rows=1, priority=2, promised=True))
+    assert launched(tight) == [[3, 1]]

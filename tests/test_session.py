@@ -432,3 +432,12 @@ def test_a_run_that_takes_long_beside_a_distant_deadline_is_waited_for() -> None
     s.handle(Tick(), T0 + 500 * MS)
     actions = s.handle(Finished(1, (RowResult(1, (b"",)),), T0, T0 + 600 * MS), T0 + 600 * MS)
     assert [type(a.message) for a in actions if isinstance(a, Send)] == [Reply]
+
+
+def test_what_a_probe_tells_of_an_earlier_process_of_this_node_says_nothing_of_clocks() -> None:
+    s = greeted()
+    give(s, hello(connection="probe"), link="edge:1:probe")
+    give(s, Probe(2, T0, T0 - 5 * MS, T0 - 4 * MS), T0 + MS, link="edge:1:probe")
+    peer = s.peers.of_link(LINK)
+    assert peer is not None
+    assert peer.offset.bounds(T0 + MS)[1] is None
