@@ -180,13 +180,13 @@ class Nodes:
     def probed(self, node: Node, message: ProbeReply, now: int) -> list[Action]:
         """A probe came back."""
         node.probes_out = 0
+        node.load(message.load)
         if message.probe_sent_ns <= self._jumped_ns:
             return self._greet(node, now) if node.state is State.GONE else []
         node.last_probe = (message.sent_ns, now)
         node.estimate.probed((now - message.probe_sent_ns) - (message.sent_ns - message.received_ns))
         node.offset.peer_received(message.probe_sent_ns, message.received_ns, now)
         node.offset.peer_sent(message.sent_ns, now)
-        node.load(message.load)
         return self._greet(node, now) if node.state is State.GONE else []
 
     def left(self, node: Node, reason: str, now: int) -> list[Action]:
