@@ -209,7 +209,6 @@ class Nodes:
         for node in self.by_name.values():
             node.offset.reset()
             node.last_probe = (0, 0)
-            node.out.clear()
             if node.probe_up:
                 greetings.append(Send(node.probe, self._hello("probe")))
             if node.state is State.PAUSED:
