@@ -21,24 +21,27 @@ NEVER_NS = 1 << 62
 
 
 def form(jobs: Iterable[Job], latency: Latency, now: int, max_rows: int) -> list[Job]:
-    """The jobs of the next launch. `jobs` are compatible and in order, and the first is known to fit by itself."""
+    """The jobs of the next launch. `jobs` are compatible and in order but for the first, which is known to fit by itself and
+    may stand behind others: of those before it, the ones that do not fit are passed over."""
     batch: list[Job] = []
     rows = 0
     duration = 0
     deadline = promised = NEVER_NS
     for job in jobs:
-        alone = latency.typical(job.key, job.rows)
+        together = alone = latency.typical(job.key, job.rows)
         if batch:
-            if rows + job.rows > max_rows:
-                break
             together = max(latency.typical(batch[0].key, rows + job.rows), duration)
-            if together - duration > alone or now + together > min(deadline, job.deadline_ns):
-                break
             due = min(promised, job.deadline_ns) if job.promised else promised
-            if due != NEVER_NS and now + latency.pessimistic(batch[0].key, rows + job.rows) > due:
+            fits = (
+                rows + job.rows <= max_rows
+                and together - duration <= alone
+                and now + together <= min(deadline, job.deadline_ns)
+                and (due == NEVER_NS or now + latency.pessimistic(batch[0].key, rows + job.rows) <= due)
+            )
+            if not fits:
+                if job.order < batch[0].order:
+                    continue
                 break
-        else:
-            together = alone
         batch.append(job)
         rows, duration, deadline = rows + job.rows, together, min(deadline, job.deadline_ns)
         if job.promised:
