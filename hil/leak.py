@@ -102,9 +102,12 @@ class LeakRig:
     def run(self, requests: int, stretch: int, told: Callable[[str], None]) -> Leak:
         """Ask for so many outcomes, `stretch` at a time."""
         began_s = time.monotonic()
-        # What the libraries of a process make once, and keep, is there from its first client on.
+        # What the libraries of a process make once, and keep, is there from its first client on; the fork of a census ends
+        # numpy's own threads, for good.
         self._order("open")
         self._order("close")
+        for name in self._probed:
+            self._rest(name)
         before = self._samples(0)
         self._order("open")
         samples: dict[str, list[Sample]] = {}

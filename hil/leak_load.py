@@ -26,7 +26,7 @@ import msgspec
 from edge.client import Client
 from edge.outcomes import Counts
 from edge.tickets import OutcomeFuture
-from hil.leak_census import Census, take_census
+from hil.leak_census import Census, tell_census
 from hil.small_plans import make_images
 from shared.errors import HeadtailError
 from shared.request import Array
@@ -164,7 +164,8 @@ class Application:
         if self._client is not None:
             self._counts = self._client.stats()
         names = tuple(sorted(thread.name for thread in threading.enumerate()))
-        return Account(self._counts, take_census(self._client), names)
+        census = msgspec.json.decode(tell_census(self._client), type=Census)
+        return Account(self._counts, census, names)
 
 
 async def _gathered(

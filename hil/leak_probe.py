@@ -12,11 +12,9 @@ import signal
 import sys
 from pathlib import Path
 
-import msgspec
-
 from cloud.node import Node
 from edge.agent import Agent
-from hil.leak_census import take_census
+from hil.leak_census import tell_census
 from shared.settings_file import load_cloud, load_edge
 from shared.signals import stop_on_signals
 
@@ -29,7 +27,7 @@ def main() -> None:
     server = Agent(load_edge(Path(config))) if verb == "edge" else Node(load_cloud(Path(config)))
 
     def tell(number: int, frame: object) -> None:
-        _say(PREFIX + msgspec.json.encode(take_census(server)).decode())
+        _say(PREFIX + tell_census(server).decode())
 
     signal.signal(signal.SIGUSR1, tell)
     stop_on_signals(server.stop)
