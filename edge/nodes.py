@@ -4,6 +4,7 @@
                                  --welcome--> PAUSED --pause over--> UP     (after a loss)
     UP --an answer is overdue--> STALLED --any answer on the data connection--> UP
     any --disconnected--> DOWN        any but DOWN --probes lost--> GONE --a probe answered--> GREETING
+                                      (one that is being greeted anew goes on being greeted)
 
 *Stalled* (route elsewhere for the moment) differs from *gone* (what was sent there is given up). A node that returns is
 used again after a short random pause, so that a fleet of edges does not fall upon it in one instant.
@@ -79,6 +80,11 @@ class Node:
         self.probes_out = 0
         self.probe_number = 0
         self.last_probe: tuple[int, int] = (0, 0)
+
+    @property
+    def known(self) -> bool:
+        """Whether it has greeted and was not lost since."""
+        return self.incarnation != 0 and not self.was_lost
 
     @property
     def data(self) -> str:
@@ -250,9 +256,8 @@ class Nodes:
                 node.hello_at = now + HELLO_EVERY_NS
                 actions.append(Send(node.data, self._hello("data")))
             if node.probe_up and now >= node.probe_at:
-                if node.probes_out >= self._link.probe_losses and node.state in (State.UP, State.STALLED, State.PAUSED):
-                    self._lose(node, State.GONE)
-                    lost.append(node)
+                if node.probes_out >= self._link.probe_losses and node.known:
+                    lost.append(self._lose(node, State.GREETING if node.state is State.GREETING else State.GONE))
                 actions.append(self._probe(node, now))
             if self.overdue(node, now):
                 stalled.append(node)

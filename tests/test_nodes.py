@@ -85,6 +85,25 @@ def test_a_pause_after_a_loss_is_kept_over_a_suspend() -> None:
     assert node.state is State.PAUSED
 
 
+def test_a_node_that_is_silent_after_a_suspend_is_lost_with_what_is_out_there_and_greeted_on() -> None:
+    nodes, node = make_nodes()
+    nodes.connected("n1/probe", MS)
+    nodes.connected("n1/data", MS)
+    welcome(nodes, node, 2 * MS)
+    node.out[1, 1] = Sent(2 * MS, 5 * MS, 9 * MS, 100, False)
+    nodes.jumped(3 * MS)
+    lost: list[Node] = []
+    now = 3 * MS
+    while not lost and now < 10_000 * MS:
+        now += MS
+        lost = nodes.tick(now)[1]
+    assert lost == [node] and not node.out and node.state is State.GREETING
+    later = range(now + MS, now + 2 * HELLO_EVERY_NS, MS)
+    assert greetings([action for at in later for action in nodes.tick(at)[0]])
+    welcome(nodes, node, now + 3 * HELLO_EVERY_NS)
+    assert node.state is State.PAUSED
+
+
 def test_an_answer_to_a_probe_of_an_earlier_process_says_nothing_of_clocks() -> None:
     nodes, node = make_nodes()
     nodes.connected("n1/probe", 10 * MS)

@@ -14,13 +14,14 @@ from test_sim_checks import breaks
 
 import shared.scheduler
 from edge.nodes import Nodes
+from hil.sim.books_schedule import can_be_dealt
 from shared.events import Abort, Action, Received, Resolve, Run, Send
 from shared.latency import Latency
 from shared.memory import PoolKey
 from shared.plan import SegmentRange
 from shared.queue import Job
 from shared.request import Missed
-from shared.running import Running
+from shared.running import NEVER_NS, Running
 from shared.scheduler import Scheduler
 from shared.settings import CloudSettings, Execution, NodeGroup
 from shared.wire.messages import Load, Probe, ProbeReply, Refusal, Reply
@@ -75,6 +76,25 @@ def test_4_a_promise_that_cannot_be_kept_is_found(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Scheduler, "_shed", lambda self, now: ())
     with breaks(4, "is promised, and cannot be done in time"):
         busy_broker(16, 16, 16)
+
+
+@pytest.mark.parametrize(
+    ("free", "work", "kept"),
+    [
+        # By deadline, each to the executor that is free first, the third would end at 22: the second must wait instead.
+        ([0, 14, 6], [(7, 8), (7, 17), (15, 21)], True),
+        ([0, 14, 7], [(7, 8), (7, 17), (15, 21)], False),
+        ([0, 14, NEVER_NS], [(7, 8), (7, 17), (15, 21)], False),
+        ([0, 0], [(4, 9)] * 5, False),
+        ([0, 0], [(4, 9)] * 4, True),
+        ([3], [(4, 7), (1, 8)], True),
+        ([0, 0], [], True),
+    ],
+)
+def test_4_work_can_be_kept_where_it_can_be_dealt_out_somehow(
+    free: list[int], work: list[tuple[int, int]], kept: bool
+) -> None:
+    assert can_be_dealt(free, work) is kept
 
 
 def test_4_a_promise_to_nobody_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -266,6 +266,6 @@ def _probing(book: EdgeBook, message: Probe, action: Send, event: Event, now: in
     view = _view(book, action.link)
     if view is None:
         return
-    if view.probes >= book.probe_losses and view.welcomed:
+    if view.probes >= book.probe_losses and view.incarnation and not view.lost:
         view.lose()
     view.probes += 1

@@ -1,6 +1,6 @@
 """Whether what is promised can be kept, worked out from the books: list scheduling by deadline, each to the executor that is
 free first. On one executor it is exact for work that is ready (Jackson 1955). On several it may miss a schedule that there
-is: then the reserve's own search is asked as well, about the books' own times."""
+is: then every way to deal the work out is looked at, each executor taking its own by deadline, which is exact too."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from collections.abc import Iterable, Sequence
 
 from hil.sim.books import EdgeBook, WorkBook
 from shared.queue import Job
-from shared.reserve import Promise, first_broken
 from shared.running import NEVER_NS
 from shared.scheduler import Scheduler
+
+MOST_DEALS = 10_000
+"""Ways to deal out work that are kept in mind. Where there are more, one of them is taken to do."""
 
 
 def free_at(book: WorkBook, now: int) -> list[int]:
@@ -29,8 +31,24 @@ def unkept(book: WorkBook, free: Sequence[int], jobs: Iterable[Job]) -> Job | No
     if found is None or len(free) == 1:
         return found
     longest = book.scheduler.latency.pessimistic
-    work = [Promise(j.id, longest(j.key, j.rows), j.deadline_ns, 0, j.priority) for j in promised]
-    return found if first_broken(free, work) is not None else None
+    work = [(longest(job.key, job.rows), job.deadline_ns) for job in sorted(promised, key=_order)]
+    return None if can_be_dealt(free, work) else found
+
+
+def can_be_dealt(free: Sequence[int], work: Iterable[tuple[int, int]]) -> bool:
+    """Whether this work, each with its duration and deadline and in the order of deadlines, can be dealt out to executors
+    that are free at these times so that all of it ends in time."""
+    deals = {tuple(sorted(free))}
+    for duration, deadline in work:
+        deals = {
+            tuple(sorted((*deal[:place], when + duration, *deal[place + 1 :])))
+            for deal in deals
+            for place, when in enumerate(deal)
+            if when + duration <= deadline
+        }
+        if len(deals) > MOST_DEALS:
+            return True
+    return bool(deals)
 
 
 def late(scheduler: Scheduler, free: Sequence[int], jobs: Iterable[Job]) -> Job | None:
