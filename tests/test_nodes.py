@@ -97,7 +97,9 @@ def test_a_node_that_is_silent_after_a_suspend_is_lost_with_what_is_out_there_an
     while not lost and now < 10_000 * MS:
         now += MS
         lost = nodes.tick(now)[1]
-    assert lost == [node] and not node.out and node.state is State.GREETING
+    assert lost == [node]
+    assert not node.out
+    assert node.state is State.GREETING
     later = range(now + MS, now + 2 * HELLO_EVERY_NS, MS)
     assert greetings([action for at in later for action in nodes.tick(at)[0]])
     welcome(nodes, node, now + 3 * HELLO_EVERY_NS)
