@@ -13,6 +13,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from busy import busy_pair, recorders
+from hypothesis import given
+from hypothesis import strategies as st
 from plans import make_input, make_plan
 from rich.console import Console
 
@@ -25,7 +27,7 @@ from shared.errors import InvariantBroken
 from shared.events import Arrived, Finished, RowResult, Run, Tick, Withdrawn
 from shared.journal.file import Journal, head_of, pieces
 from shared.journal.marks import Blanks
-from shared.journal.recorder import Frozen, Recorder, Segment
+from shared.journal.recorder import Frozen, Recorder, Records, Segment
 from shared.journal.records import decode_record, encode_record
 from shared.journal.replay import Replay, journal_of, verify
 from shared.request import Answer, Array, Request
@@ -319,3 +321,14 @@ def test_answers_are_the_same_with_a_recorder_and_without() -> None:
     ]
     assert told[0] == told[1]
     assert isinstance(recorders(taped)["edge"].frozen(), Frozen)
+
+
+@given(
+    st.lists(st.binary(min_size=1, max_size=40).flatmap(lambda b: st.sampled_from([b, b * 100, b * 8000])), max_size=40)
+)
+def test_records_of_any_size_come_back_in_their_order(records: list[bytes]) -> None:
+    kept = Records()
+    for number, record in enumerate(records):
+        assert len(kept) == number
+        kept.append(record)
+    assert kept.all() == records

@@ -14,8 +14,9 @@ be called from another thread while the loop goes on: what it looks at is only e
 
 from __future__ import annotations
 
-from array import array
+import struct
 from collections.abc import Callable
+from mmap import mmap
 
 import msgspec
 
@@ -31,8 +32,10 @@ SEGMENTS = 4
 MOST_WAITING = 64
 """Steps that wait to become bytes, at most: so many may keep their tensors alive."""
 
-BLOCK = 1 << 16
-"""Bytes of a block of records."""
+BLOCK = 1 << 18
+"""Bytes of a block of records; a record that is larger has one of its own."""
+
+LENGTH = struct.Struct("<I")
 
 Look = Callable[[int, Event, list[Action]], None]
 """Sees each step, soon after it: its time, the event and the actions."""
@@ -46,38 +49,47 @@ class Segment(msgspec.Struct, frozen=True):
     records: list[bytes]
 
 
-class _Records:
-    """Records one behind the other in blocks of one size. Thousands of small objects that live for seconds between
-    short-lived ones were tried, and one buffer that grows: both tear the heap, so that resident memory creeps up."""
+class Records:
+    """Records one behind the other, each after its length, in blocks that the kernel gives and takes back as a whole.
+    Thousands of small objects that live for seconds between short-lived ones were tried, one buffer that grows, and blocks
+    of the heap: all of them tear it, so that resident memory creeps up."""
 
-    __slots__ = ("_begins", "_blocks", "_ends", "_used", "_where")
+    __slots__ = ("_blocks", "_count", "_used")
 
     def __init__(self) -> None:
-        self._blocks: list[bytearray] = []
+        self._blocks: list[mmap] = []
         self._used = BLOCK
-        self._where = array("I")
-        self._begins = array("I")
-        self._ends = array("I")
+        self._count = 0
 
     def __len__(self) -> int:
-        return len(self._ends)
+        return self._count
 
     def append(self, record: bytes) -> None:
-        size = len(record)
-        if self._used + size > BLOCK:
-            self._blocks.append(bytearray(max(size, BLOCK)))
-            self._used = 0
-        begin = self._used
-        self._used += size
-        self._blocks[-1][begin : self._used] = record
-        self._where.append(len(self._blocks) - 1)
-        self._begins.append(begin)
-        self._ends.append(self._used)
+        """Keep one more."""
+        begin = self._used + LENGTH.size
+        end = begin + len(record)
+        if end > BLOCK:
+            begin, end = LENGTH.size, LENGTH.size + len(record)
+            self._blocks.append(mmap(-1, max(end, BLOCK)))
+        block = self._blocks[-1]
+        block[begin:end] = record
+        LENGTH.pack_into(block, begin - LENGTH.size, len(record))
+        self._used = end
+        self._count += 1
 
     def all(self) -> list[bytes]:
         """Every record so far. From any thread."""
-        places = zip(self._ends.tolist(), self._begins.tolist(), self._where.tolist(), strict=False)
-        return [bytes(self._blocks[block][begin:end]) for end, begin, block in places]
+        found: list[bytes] = []
+        count = self._count
+        for block in list(self._blocks):
+            at = 0
+            while len(found) < count and at + LENGTH.size <= len(block):
+                (length,) = LENGTH.unpack_from(block, at)
+                if not length:
+                    break
+                at += LENGTH.size + length
+                found.append(block[at - length : at])
+        return found
 
 
 class _Part:
@@ -88,7 +100,7 @@ class _Part:
     def __init__(self, first: int, state: bytes) -> None:
         self.first = first
         self.state = state
-        self.records = _Records()
+        self.records = Records()
 
 
 class Frozen(msgspec.Struct, frozen=True):
