@@ -100,7 +100,7 @@ class Adaptation:
 
     def interpreter(self) -> OwnProcess:
         """What the loop does to interpreter and allocator while it runs."""
-        return OwnProcess(self._settings.switch_interval_us)
+        return OwnProcess(self._settings.switch_interval_us, int(self._settings.heap_reserve_mb * 1e6))
 
     def apply(self, transport: Collection[int] = ()) -> None:
         """On the loop's thread, when all others are there: ask the system, and say on stderr what could not be had.
