@@ -8,6 +8,7 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Callable
+from mmap import mmap
 from pathlib import Path
 
 import msgspec
@@ -82,6 +83,30 @@ def test_a_ring_holds_no_more_steps_than_it_may() -> None:
     found = journal(recorder)
     assert found.segments[-1].first + len(found.segments[-1].records) == 1_000
     assert verify(found) is None
+
+
+def test_a_journal_that_is_read_while_the_loop_goes_on_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder, _ = recorded_broker(events=100)
+    ticks = iter(range(100_000))
+
+    def go_on(steps: int) -> None:
+        for _ in range(steps):
+            number = next(ticks)
+            recorder.handle(Tick(number % 7), number * MS)
+
+    read = Records.all
+
+    def slowly(records: Records) -> list[bytes]:
+        go_on(300)
+        return read(records)
+
+    go_on(150)
+    monkeypatch.setattr(Records, "all", slowly)
+    found = journal(recorder)
+    monkeypatch.undo()
+    assert found.segments[0].first <= 150
+    assert [len(segment.records) > 0 for segment in found.segments] == [True] * len(found.segments)
+    assert verify(msgspec.structs.replace(found, segments=found.segments[:1])) is None
 
 
 def test_a_replay_is_the_same_in_a_process_that_hashes_otherwise(tmp_path: Path) -> None:
@@ -327,8 +352,14 @@ def test_answers_are_the_same_with_a_recorder_and_without() -> None:
     st.lists(st.binary(min_size=1, max_size=40).flatmap(lambda b: st.sampled_from([b, b * 100, b * 8000])), max_size=40)
 )
 def test_records_of_any_size_come_back_in_their_order(records: list[bytes]) -> None:
-    kept = Records()
-    for number, record in enumerate(records):
-        assert len(kept) == number
-        kept.append(record)
-    assert kept.all() == records
+    spare: list[mmap] = []
+    for _ in range(2):
+        kept = Records(spare)
+        for number, record in enumerate(records):
+            assert len(kept) == number
+            kept.append(record)
+        assert kept.all() == records
+        records = records[::-1]
+        blocks = len(spare)
+        spare += kept.release()
+        assert len(spare) - blocks <= len(records)

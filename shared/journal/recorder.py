@@ -52,12 +52,13 @@ class Segment(msgspec.Struct, frozen=True):
 class Records:
     """Records one behind the other, each after its length, in blocks that the kernel gives and takes back as a whole.
     Thousands of small objects that live for seconds between short-lived ones were tried, one buffer that grows, and blocks
-    of the heap: all of them tear it, so that resident memory creeps up."""
+    of the heap: all of them tear it, so that resident memory creeps up. `spare` are blocks to use before new ones."""
 
-    __slots__ = ("_blocks", "_count", "_used")
+    __slots__ = ("_blocks", "_count", "_spare", "_used")
 
-    def __init__(self) -> None:
+    def __init__(self, spare: list[mmap]) -> None:
         self._blocks: list[mmap] = []
+        self._spare = spare
         self._used = BLOCK
         self._count = 0
 
@@ -66,19 +67,20 @@ class Records:
 
     def append(self, record: bytes) -> None:
         """Keep one more."""
-        begin = self._used + LENGTH.size
-        end = begin + len(record)
+        end = self._used + LENGTH.size + len(record)
         if end > BLOCK:
-            begin, end = LENGTH.size, LENGTH.size + len(record)
-            self._blocks.append(mmap(-1, max(end, BLOCK)))
+            if self._used + LENGTH.size <= BLOCK:
+                LENGTH.pack_into(self._blocks[-1], self._used, 0)
+            self._used, end = 0, LENGTH.size + len(record)
+            self._blocks.append(self._spare.pop() if self._spare and end <= BLOCK else mmap(-1, max(end, BLOCK)))
         block = self._blocks[-1]
-        block[begin:end] = record
-        LENGTH.pack_into(block, begin - LENGTH.size, len(record))
+        block[end - len(record) : end] = record
+        LENGTH.pack_into(block, self._used, len(record))
         self._used = end
         self._count += 1
 
     def all(self) -> list[bytes]:
-        """Every record so far. From any thread."""
+        """Every record so far. From any thread, as long as nobody calls `release`."""
         found: list[bytes] = []
         count = self._count
         for block in list(self._blocks):
@@ -91,16 +93,21 @@ class Records:
                 found.append(block[at - length : at])
         return found
 
+    def release(self) -> list[mmap]:
+        """The blocks of the usual size, for others to use; nothing is left here."""
+        blocks, self._blocks, self._count, self._used = self._blocks, [], 0, BLOCK
+        return [block for block in blocks if len(block) == BLOCK]
+
 
 class _Part:
     """A segment that still grows, or did."""
 
     __slots__ = ("first", "records", "state")
 
-    def __init__(self, first: int, state: bytes) -> None:
+    def __init__(self, first: int, state: bytes, spare: list[mmap]) -> None:
         self.first = first
         self.state = state
-        self.records = Records()
+        self.records = Records(spare)
 
 
 class Frozen(msgspec.Struct, frozen=True):
@@ -158,7 +165,9 @@ class Recorder:
         self._look = look
         self._waiting = _Waiting(0)
         self._append = self._waiting.steps.append
-        self._segments: tuple[_Part, ...] = (_Part(0, b""),)
+        self._spare: list[mmap] = []
+        self._readers: list[None] = []
+        self._segments: tuple[_Part, ...] = (_Part(0, b"", self._spare),)
         self._state()
 
     def handle(self, event: Event, now: int) -> list[Action]:
@@ -191,9 +200,14 @@ class Recorder:
 
     def frozen(self) -> Frozen:
         """All that is kept. From any thread."""
-        waiting = self._waiting
-        steps = list(waiting.steps)
-        segments = [Segment(s.first, s.state, s.records.all()) for s in self._segments]
+        # Whoever reads says so before looking at the segments: no block of a segment that is seen is used again meanwhile.
+        self._readers.append(None)
+        try:
+            waiting = self._waiting
+            steps = list(waiting.steps)
+            segments = [Segment(s.first, s.state, s.records.all()) for s in self._segments]
+        finally:
+            self._readers.pop()
         last = segments[-1]
         # Steps that became bytes meanwhile are there already.
         done = last.first + len(last.records) - waiting.first
@@ -215,7 +229,10 @@ class Recorder:
         self._waiting = waiting = _Waiting(self._waiting.first + len(steps))
         self._append = waiting.steps.append
         while len(self._segments) > 1 and sum(len(s.records) for s in self._segments) > self._most:
-            self._segments = self._segments[1:]
+            forgotten, *rest = self._segments
+            self._segments = tuple(rest)
+            if not self._readers:
+                self._spare += forgotten.records.release()
 
     def _begin(self) -> None:
         """Begin a segment with the state as it is now."""
@@ -227,7 +244,7 @@ class Recorder:
             return
         if self._clock is not None:
             self.longest_ns = max(self._clock() - began, self.longest_ns * 7 // 8)
-        self._segments = (*self._segments, _Part(self._waiting.first, state))
+        self._segments = (*self._segments, _Part(self._waiting.first, state, self._spare))
 
     def _stop(self, error: JournalError) -> None:
         """Record no more: a step that is missing would make all that follows useless. What is there stays."""
