@@ -23,6 +23,7 @@ from shared.events import Run
 from shared.latency import WorkKey
 from shared.memory import PoolKey
 from shared.plan import Coding
+from shared.queue import Job
 from shared.request import Answer, Array, Buffer, Outcome, Request
 from shared.running import OVERDUE, OVERDUE_LEAST_NS
 from shared.scheduler import Scheduler
@@ -217,6 +218,18 @@ class EdgeRequest:
         """What the work before sending gave for it."""
 
 
+class Promised:
+    """A promised job that waits: whose it is, since when, and its time in the worst case when last looked at."""
+
+    __slots__ = ("job", "key", "longest_ns", "since_ns")
+
+    def __init__(self, job: Job, key: Key, longest_ns: int, since_ns: int) -> None:
+        self.job = job
+        self.key = key
+        self.longest_ns = longest_ns
+        self.since_ns = since_ns
+
+
 class EdgeBook(WorkBook):
     """What a broker was asked, what it sent, what it gave."""
 
@@ -246,8 +259,8 @@ class EdgeBook(WorkBook):
         """The attempt in hand."""
         self.work_of: dict[int, tuple[Key, int]] = {}
         """Whose request and which attempt (0: the rung) the jobs that are out work for."""
-        self.promised: dict[int, tuple[Key, int, int, int]] = {}
-        """Promised jobs that wait: whose, their time in the worst case when last looked at, their class, since when."""
+        self.promised: dict[int, Promised] = {}
+        """Promised jobs that wait."""
         self.streams: dict[tuple[str, int], int] = {}
         """Classes of the streams that are announced, by client and number."""
         self.put_off = False

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from edge.nodes import FORGET_NS
 from hil.sim import books_inside as inside
-from hil.sim.books import EdgeBook, EdgeRequest, NodeView, ms
+from hil.sim.books import EdgeBook, EdgeRequest, NodeView, Promised, ms
 from hil.sim.books_schedule import expects, free_at, unkept
 from hil.sim.checks_base import AllEars, Check
 from shared.events import Arrived, ClockJumped, Event, Resolve, Run, Send, Tick
@@ -45,6 +45,7 @@ class PromisesKept(Check):
             return
         if request.broken_run or expects(book, request.request.priority) or isinstance(event, ClockJumped):
             return
+        _look_for_longer_work(book, now)
         if max([book.slow_ns, *(now for out in book.out.values() if now > out.due_ns)]) >= request.promised_ns:
             return
         if isinstance(event, Arrived) and event.request.priority < request.request.priority:
@@ -63,28 +64,21 @@ class PromisesKept(Check):
             self._feasible(book, jobs, now)
 
     def _kept(self, book: EdgeBook, jobs: Mapping[int, Job], event: Event, now: int) -> None:
-        before = book.promised
-        pessimistic = book.scheduler.latency.pessimistic
-        gone = [(number, before[number]) for number in before if number not in jobs]
+        _look_for_longer_work(book, now)
+        gone = [promised for number, promised in book.promised.items() if number not in jobs]
         for number, job in jobs.items():
-            longest = pessimistic(job.key, job.rows)
-            known = before.get(number)
-            if known is None:
-                self._promised(book, job, longest, now)
-            elif longest > known[1]:
-                book.slow_ns = now
-                before[number] = (known[0], longest, known[2], known[3])
+            if number not in book.promised:
+                self._promised(book, job, now)
             if job.earliest_ns:
                 book.put_off = True
-        for number, (key, _, priority, since) in gone:
-            del before[number]
-            request = book.open.get(key)
-            if request is not None and not self._excused(book, request, priority, since, event, now):
-                self.broken(
-                    book, f"the promise to {key} is taken back after {ms(now - since)}, and nothing had overrun"
-                )
+        for promised in gone:
+            del book.promised[promised.job.id]
+            request = book.open.get(promised.key)
+            if request is not None and not self._excused(book, request, promised, event, now):
+                since = ms(now - promised.since_ns)
+                self.broken(book, f"the promise to {promised.key} is taken back after {since}, and nothing had overrun")
 
-    def _promised(self, book: EdgeBook, job: Job, longest: int, now: int) -> None:
+    def _promised(self, book: EdgeBook, job: Job, now: int) -> None:
         key = book.numbers.get(inside.job_owner(book.broker, job.id)[0])
         request = None if key is None else book.open.get(key)
         if key is None or request is None:
@@ -92,15 +86,16 @@ class PromisesKept(Check):
         if job.deadline_ns > request.resolve_by:
             self.broken(book, f"job {job.id} is promised {ms(job.deadline_ns - request.resolve_by)} after {key} is due")
         request.promised_ns = now if request.promised_ns is None else request.promised_ns
-        book.promised[job.id] = (key, longest, job.priority, now)
+        book.promised[job.id] = Promised(job, key, book.scheduler.latency.pessimistic(job.key, job.rows), now)
 
-    def _excused(self, book: EdgeBook, request: EdgeRequest, priority: int, since: int, event: Event, now: int) -> bool:
+    def _excused(self, book: EdgeBook, request: EdgeRequest, promised: Promised, event: Event, now: int) -> bool:
+        since, priority = promised.since_ns, promised.job.priority
         if book.slow_ns >= since or request.broken_run or expects(book, priority) or _woken_late(book, event, now):
             # A promise that was taken back for a cause is none any more, also when the cause has gone.
             request.displaced = True
         if isinstance(event, Arrived) and event.request.priority < priority:
             key = (event.request.client, event.request.sequence)
-            works = [*book.work_of.values(), *((known[0], 0) for known in book.promised.values())]
+            works = [*book.work_of.values(), *((known.key, 0) for known in book.promised.values())]
             request.displaced = request.displaced or (key, 0) in works
         return request.displaced
 
@@ -110,6 +105,16 @@ class PromisesKept(Check):
         if broken is not None:
             due = ms(broken.deadline_ns - now)
             self.broken(book, f"job {broken.id}, due in {due}, is promised, and cannot be done in time")
+
+
+def _look_for_longer_work(book: EdgeBook, now: int) -> None:
+    """Promised work that is found to take longer than when it was last looked at counts as an overrun."""
+    pessimistic = book.scheduler.latency.pessimistic
+    for promised in book.promised.values():
+        longest_ns = pessimistic(promised.job.key, promised.job.rows)
+        if longest_ns > promised.longest_ns:
+            promised.longest_ns = longest_ns
+            book.slow_ns = now
 
 
 def _woken_late(book: EdgeBook, event: Event, now: int) -> bool:
