@@ -169,6 +169,7 @@ class Nodes:
         if restarted:
             node.offset.reset()
             node.was_lost = True
+            node.out.clear()
         node.incarnation = message.incarnation
         node.contracts = frozenset(message.contracts)
         node.credits = message.credits

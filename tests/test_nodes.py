@@ -106,6 +106,17 @@ def test_a_node_that_is_silent_after_a_suspend_is_lost_with_what_is_out_there_an
     assert node.state is State.PAUSED
 
 
+def test_what_is_out_at_a_node_is_lost_where_another_incarnation_of_it_answers() -> None:
+    nodes, node = make_nodes()
+    nodes.connected("n1/data", MS)
+    welcome(nodes, node, 2 * MS)
+    node.out[1, 1] = Sent(2 * MS, 5 * MS, 9 * MS, 100, False)
+    nodes.unknown_to(node, 3 * MS)
+    assert nodes.welcomed(node, Welcome(PROTOCOL, "n1", 6, (CONTRACT,), 8), 4 * MS)
+    assert not node.out
+    assert node.state is State.PAUSED
+
+
 def test_an_answer_to_a_probe_of_an_earlier_process_says_nothing_of_clocks() -> None:
     nodes, node = make_nodes()
     nodes.connected("n1/probe", 10 * MS)
