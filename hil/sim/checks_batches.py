@@ -96,7 +96,8 @@ class NobodyLeftBehind(Check):
 
     *Would fit*: the rows stay within the largest launch, joining pays, the whole still ends by every deadline in it, in the
     worst case that is planned for where that is promised, the row was not put off, and with it the launch would not make a
-    promise late. (Where the first of a group would break a promise, one further back goes alone.) Where a stream at least
+    promise late. (Where the first of a group would break a promise, one further back goes ahead; what joins it does so in
+    its order, whatever its own class.) Where a stream at least
     as important is expected, which the books cannot foretell, long work may have to wait for it, and nothing is said.
     """
 
@@ -110,15 +111,17 @@ class NobodyLeftBehind(Check):
     def _launched(self, book: WorkBook, run: Run, event: Event, now: int) -> None:
         waiting = inside.waiting(book.scheduler)
         out = book.launched
-        if not waiting or out is None:
+        if not waiting or out is None or not run.rows:
             return
         jobs = inside.launched_jobs(book.scheduler, run.run)
-        last = max([(job.priority, job.deadline_ns) for job in jobs], default=(0, 0))
+        first, *joined = jobs
         for count, job in enumerate(waiting.values()):
             if count >= SHORT_QUEUE:
                 return
-            earlier = (job.priority, job.deadline_ns) < last and any(j.priority == job.priority for j in jobs)
-            if earlier and job.group == (run.contract, run.range) and self._fits(book, out, jobs, job, now):
+            later = any((job.priority, job.deadline_ns) < (j.priority, j.deadline_ns) for j in joined)
+            later = later and any(job.priority == j.priority for j in jobs)
+            later = later or (job.priority == first.priority and job.deadline_ns < first.deadline_ns)
+            if later and job.group == (run.contract, run.range) and self._fits(book, out, jobs, job, now):
                 self.broken(
                     book,
                     f"job {job.id}, due in {ms(job.deadline_ns - now)}, is left behind by run {run.run}, though it fits",
