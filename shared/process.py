@@ -6,6 +6,8 @@
 * The C allocator keeps what it got: freeing and growing the heap around each large message costs page faults (a 147 KB
   echo took 383 µs with the default and 248 µs without). And the heap is grown beforehand by what its unevenness will take in
   the long run (`process.heap_reserve_mb`): a process that serves for days does not creep, and takes its page faults at start.
+* All threads share that one heap: with one for each, what the loop keeps for a moment of what executors made tears theirs
+  (a node grew by 2.2 % in 200,000 requests with a heap for each thread, by 0.3 % with one).
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ OLD_EVERY = 50
 
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
+_M_ARENA_MAX = -8
 _KEPT_BYTES = 256 << 20
 _MAPPED_BYTES = 32 << 20
 
@@ -76,6 +79,13 @@ class OwnProcess:
         took_ns = time.monotonic_ns() - began_ns
         self._longest_ns[generation] = max(took_ns, self._longest_ns[generation] * 7 // 8)
         self._young = 0 if generation == 2 else self._young + 1
+
+
+def share_one_heap() -> None:
+    """Keep the C allocator from giving threads heaps of their own. Threads that have one keep it: call this first."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_ARENA_MAX, 1)
 
 
 def _keep_memory(reserve_bytes: int) -> None:

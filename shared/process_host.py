@@ -16,7 +16,7 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
-from shared.process import OwnProcess
+from shared.process import OwnProcess, share_one_heap
 from shared.process_settings import Effect, Host, Limits, apply, check_cores
 from shared.settings import Process
 
@@ -87,7 +87,8 @@ class LinuxHost:
 
 
 class Adaptation:
-    """A process of our own made to fit its settings. `effects` says what became of each that asks something.
+    """A process of our own made to fit its settings, before it makes threads. `effects` says what became of each that asks
+    something.
 
     Raises `SettingsError` at once where they name a core that the process may not use.
     """
@@ -97,6 +98,7 @@ class Adaptation:
         self._host = host or LinuxHost()
         self.effects: tuple[Effect, ...] = ()
         check_cores(settings, self._host)
+        share_one_heap()
 
     def interpreter(self) -> OwnProcess:
         """What the loop does to interpreter and allocator while it runs."""
