@@ -38,7 +38,8 @@ class Peers:
 
     def __init__(self, limit: int, capacity: int, remember: int) -> None:
         """At most `limit` peers share `capacity` credits. Of each at least the last `remember` attempts are remembered, also
-        of as many that have left, since the same process may greet again."""
+        of twice as many that have left: where all leave at once, of each process and of the one before it, since either may
+        seem to greet again."""
         self._limit = limit
         self._remember = remember
         self._left: OrderedDict[str, Seen] = OrderedDict()
@@ -100,7 +101,7 @@ class Peers:
             del self._by_name[peer.name]
             self.credits.leave(peer.account)
             self._left[peer.account] = peer.attempts
-            if len(self._left) > self._limit:
+            if len(self._left) > 2 * self._limit:
                 self._left.popitem(last=False)
         for link in (peer.data, peer.probe):
             if self._by_link.get(link) is peer:

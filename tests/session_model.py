@@ -280,10 +280,10 @@ class SessionModel:
         return [a for a in self.asked.values() if a.identity[:2] == who and a.open]
 
     def forget(self, gone: Who) -> None:
-        """This incarnation of a peer is gone: nothing is owed to it. What it had asked is remembered, of as many peers as
-        there may be."""
+        """This incarnation of a peer is gone: nothing is owed to it. What it had asked is remembered, of twice as many peers
+        as there may be."""
         self.left = [who for who in self.left if who != gone] + [gone]
-        if len(self.left) > self.limit:
+        if len(self.left) > 2 * self.limit:
             forgotten = self.left.pop(0)
             self.executed = {identity for identity in self.executed if identity[:2] != forgotten}
         self.known = {link: who for link, who in self.known.items() if who != gone}

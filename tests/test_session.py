@@ -392,6 +392,17 @@ def test_a_message_that_comes_again_after_its_edge_greeted_anew_is_not_run_again
     assert refusal(give(s, infer(1, budget_ns=200 * MS), T0 + 5 * MS, frames=FRAMES)) == "duplicate"
 
 
+def test_a_message_of_the_incarnation_before_is_not_run_again_although_all_peers_left_at_once() -> None:
+    s = session(limits=CloudLimits(max_peers=2))
+    give(s, hello())
+    finish_first(s)
+    give(s, hello(incarnation=2))
+    give(s, hello(peer="another"), link="another:1:data")
+    s.handle(ClockJumped(10**9), T0 + 2 * MS)
+    give(s, hello(), T0 + 3 * MS)
+    assert refusal(give(s, infer(1, budget_ns=200 * MS), T0 + 4 * MS, frames=FRAMES)) == "duplicate"
+
+
 # --- suspend -----------------------------------------------------------------------------------------------------------
 
 

@@ -65,7 +65,7 @@ class WithinLimits(Check):
         for node in shelf.nodes:
             settings = inside.session_settings(node.session)
             self._within(node, "peers", inside.peers_known(node.session), settings.limits.max_peers)
-            self._within(node, "peers that left", inside.peers_left(node.session), settings.limits.max_peers)
+            self._within(node, "peers that left", inside.peers_left(node.session), 2 * settings.limits.max_peers)
             for count, most in inside.remembered(node.session):
                 self._within(node, "remembered attempts of a peer", count, most)
             self._queued(node)
