@@ -1,8 +1,8 @@
 """`headtail bench`: what depends on how fast and how quiet the machine is, and is therefore no test.
 
 Each part has limits of its own, and a module of its own: round trips beside a raw echo (`hil.round_trips`), two streams on
-one executor (`hil.two_streams`), what recording costs (`hil.journal_cost`), and what a long run leaves
-behind (`hil.leak`), which takes long and is asked for by name.
+one executor (`hil.two_streams`), how soon a request is refused (`hil.refusals`), what recording costs
+(`hil.journal_cost`), and what a long run leaves behind (`hil.leak`), which takes long and is asked for by name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from hil import journal_cost, round_trips
+from hil import journal_cost, refusals, round_trips
 from hil.leak import FORMS, GROWTH, Leak, LeakRig
 from hil.monitor import Noise
 from hil.results import PhaseResult
@@ -31,6 +31,7 @@ from hil.weight import add_weight
 
 STRETCH = 50_000
 LEAST_STRETCHES = 4
+REFUSALS = 200
 
 Progress = Callable[[str], None]
 
@@ -40,6 +41,7 @@ class Part(StrEnum):
 
     ROUND_TRIPS = "round-trips"
     STREAMS = "streams"
+    REFUSALS = "refusals"
     JOURNAL = "journal"
     LEAK = "leak"
 
@@ -138,11 +140,12 @@ def main(
     outcomes: Annotated[int, typer.Option(min=100, max=1_000_000_000, help="Leak: requests of each form.")] = 1_000_000,
     report: Annotated[Path | None, typer.Option("--json", help="Write the figures here.")] = None,
 ) -> None:
-    """Measure headtail on this machine: round trips beside a raw echo, two streams on one executor, what recording costs,
-    and, asked for by name, what a million requests leave behind. Exit status 1 over a limit."""
+    """Measure headtail on this machine: round trips beside an echo, two streams on one executor, how soon a request is
+    refused, what recording costs, and, asked for by name, what a million requests leave behind. Exit status 1 over a
+    limit."""
     console = Console()
     add_weight()
-    parts = only or [Part.ROUND_TRIPS, Part.STREAMS, Part.JOURNAL]
+    parts = only or [Part.ROUND_TRIPS, Part.STREAMS, Part.REFUSALS, Part.JOURNAL]
     tree: dict[str, object] = {"cpus": os.cpu_count(), "python": sys.version.split()[0]}
     good = True
     with console.status("starting") as status:
@@ -154,6 +157,11 @@ def main(
             streams = play_streams(frames, status.update)
             tree["streams"] = msgspec.to_builtins(streams)
             good &= show_streams(streams, console)
+        if Part.REFUSALS in parts:
+            status.update("refusals")
+            refused = refusals.measure(REFUSALS)
+            tree["refusals"] = msgspec.to_builtins(refused)
+            good &= refusals.show(refused, console)
         if Part.JOURNAL in parts:
             costs = journal_cost.measure()
             tree["journal"] = msgspec.to_builtins(costs)
