@@ -125,7 +125,7 @@ class Process(Group, frozen=True):
     thread keeps the interpreter while another waits. `realtime_priority`: SCHED_FIFO for the loop and ZeroMQ's threads, 0 is
     off. `nice`: of all threads that are not real-time, 0 leaves it. `cores`, `executor_cores`: where the loop with ZeroMQ's
     threads, and all other threads, may run; none is anywhere. `lock_memory`: nothing that was touched is paged out.
-    `heap_reserve_mb`: by how much the C heap is grown before serving begins, so that it need not grow later.
+    `heap_reserve_mb`: by how much C's heap and the interpreter's are grown before serving, so that they need not be later.
     `required`: refuse to start where the system does not allow what is asked, instead of saying so and going on."""
 
     switch_interval_us: Annotated[float, Meta(ge=1.0, le=1_000_000.0)] = 100.0
@@ -134,7 +134,7 @@ class Process(Group, frozen=True):
     cores: Cores = ()
     executor_cores: Cores = ()
     lock_memory: bool = False
-    heap_reserve_mb: Annotated[float, Meta(ge=0.0, le=31.0)] = 4.0
+    heap_reserve_mb: Annotated[float, Meta(ge=0.0, le=31.0)] = 2.0
     required: bool = False
 
 
