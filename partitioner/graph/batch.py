@@ -12,10 +12,11 @@ import numpy as np
 import onnx
 from onnx import NodeProto, helper, numpy_helper
 
+from partitioner.graph.local_sizes import make_sizes_local
 from partitioner.graph.model import Model
 from partitioner.graph.observe import batch_works, fetch, row_inputs
 from partitioner.graph.passes import drop_useless
-from partitioner.graph.walk import RANDOM, node_inputs, node_outputs
+from partitioner.graph.walk import shape_values
 from shared.errors import ModelError
 from shared.request import Array
 
@@ -33,19 +34,25 @@ def make_batchable(model: Model) -> Model | None:
     that cannot be done."""
     frozen = freeze_shapes(model)
     if is_batchable(frozen):
-        return replace(frozen, batchable=True)
+        return _with_local_sizes(frozen)
     loosened = loosen_reshapes(frozen)
     if loosened is not None and is_batchable(loosened):
         loosened = freeze_shapes(loosened)
         if is_batchable(loosened):
-            return replace(loosened, batchable=True)
+            return _with_local_sizes(loosened)
     return None
+
+
+def _with_local_sizes(model: Model) -> Model:
+    """The graph, which is batchable, with sizes made where they are used, if it then still is."""
+    local = make_sizes_local(model)
+    return replace(local if local is model or is_batchable(local) else model, batchable=True)
 
 
 def freeze_shapes(model: Model) -> Model:
     """Replace values that are computed from shapes alone by constants, where they do not depend on the batch size; in a
     `Reshape` to a shape of which one axis does, that axis becomes -1. Then no such chain can cross a cut."""
-    names = _shape_values(model.proto.graph)
+    names = shape_values(model.proto.graph)
     reshaped = [
         node.output[0] for node in model.proto.graph.node if node.op_type == "Reshape" and node.input[1] in names
     ]
@@ -78,18 +85,6 @@ def freeze_shapes(model: Model) -> Model:
     proto.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
     drop_useless(proto)
     return replace(model, proto=proto)
-
-
-def _shape_values(graph: onnx.GraphProto) -> set[str]:
-    fixed = {t.name for t in graph.initializer}
-    from_shapes: set[str] = set()
-    for node in graph.node:
-        names = node_inputs(node)
-        chain = any(name in from_shapes for name in names) and all(n in from_shapes or n in fixed for n in names)
-        fixed_result = node.domain in {"", "ai.onnx"} and node.op_type not in RANDOM
-        if fixed_result and (node.op_type in {"Shape", "Size"} or chain):
-            from_shapes.update(node_outputs(node))
-    return from_shapes
 
 
 def _open_shape(one: Array, two: Array) -> Array | None:

@@ -19,7 +19,7 @@ from typing import TypeVar
 import numpy as np
 
 from partitioner.graph.compute import operations
-from partitioner.graph.fusion import borders
+from partitioner.graph.fusion import borders, remade_from
 from partitioner.graph.model import Model
 from partitioner.graph.observe import Fact, observe
 from partitioner.graph.walk import constant_nodes, consumers, node_inputs, node_outputs, producers
@@ -94,6 +94,7 @@ class CutFinder:
         self._graph = model.proto.graph
         self._facts = observe(model)
         self._borders = borders(model, self._facts)
+        self._remade = remade_from(model, self._facts)
         self._made_by = producers(self._graph)
         self._users = consumers(self._graph)
         self._outputs = {value.name for value in self._graph.output}
@@ -147,6 +148,12 @@ class CutFinder:
         share = sum(self._shares[index] for index in nodes)
         return CandidateCut(",".join(names), tuple(self._facts[n].spec for n in crossing), producer, nodes, share)
 
+    def places(self) -> list[str]:
+        """Every value at which a cut may be asked for, in the order in which they are made."""
+        return [
+            name for index in self._order for name in node_outputs(self._graph.node[index]) if name in self._borders
+        ]
+
     def _prefix(self, count: int) -> Prefix:
         return Prefix(self._order, self._rank, count)
 
@@ -181,7 +188,14 @@ class CutFinder:
     def _crossing(self, nodes: frozenset[int]) -> list[str]:
         made = [spec.name for spec in self._model.inputs]
         made += [name for index in sorted(nodes) for name in node_outputs(self._graph.node[index])]
-        return [n for n in made if n in self._outputs or any(user not in nodes for user in self._users.get(n, ()))]
+        needed = [n for n in made if n in self._outputs or any(user not in nodes for user in self._users.get(n, ()))]
+        sent = {self._sent_for(name) for name in needed}
+        return [name for name in made if name in sent]
+
+    def _sent_for(self, name: str) -> str:
+        while name in self._remade:
+            name = self._remade[name]
+        return name
 
     def _check_name(self, name: str) -> None:
         if name in {spec.name for spec in self._model.inputs}:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from onnx import checker
+from onnx import checker, external_data_helper
 
+from partitioner.graph.door import check_elements, check_files
 from partitioner.graph.model import Model, as_read, opset_of
 from partitioner.graph.runtime import open_session, providers
 from shared.errors import ModelError
@@ -17,7 +18,8 @@ def read_model(path: Path) -> Model:
     """Parse a file without asking a runtime. External data is read too.
 
     Raises:
-        ModelError: missing, a folder, empty, not ONNX, no operators, newer than the installed onnx.
+        ModelError: missing, a folder, empty, not ONNX, no operators, newer than the installed onnx; weights that are missing,
+            lie outside the model's folder, or are not as many as their shape says.
     """
     if not path.exists():
         raise ModelError(f"{path}: there is no such file; an ONNX model was expected")
@@ -26,12 +28,17 @@ def read_model(path: Path) -> Model:
     if path.stat().st_size == 0:
         raise ModelError(f"{path}: the file is empty; an ONNX model was expected")
     try:
-        proto = onnx.load(str(path), format="protobuf")  # pyright: ignore[reportUnknownMemberType]
+        proto = onnx.load(  # pyright: ignore[reportUnknownMemberType]
+            str(path), format="protobuf", load_external_data=False
+        )
+        _check_versions(path, proto)
+        check_files(proto, path)
+        external_data_helper.load_external_data_for_model(proto, str(path.parent))
     except DecodeError as error:
         raise ModelError(f"{path}: not an ONNX model ({error})") from error
     except (OSError, ValueError, checker.ValidationError) as error:
         raise ModelError(f"{path}: cannot be read: {' '.join(str(error).split())}") from error
-    _check_versions(path, proto)
+    check_elements(proto, path)
     return as_read(proto, path.name)
 
 

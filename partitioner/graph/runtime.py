@@ -138,6 +138,9 @@ def reason(error: Exception) -> str:
             f"no installed provider ({', '.join(providers())}) implements operator {found.group(1)} "
             f"(version {found.group(2)}) for the types used here"
         )
+    if found := re.search(r"Op \((If|Loop|Scan)\) \[TypeInferenceError\].*Op \((\w+)\) \[\w+\] (.+)", text, re.DOTALL):
+        why = " ".join(found.group(3).split())
+        return f"a body of operator {found.group(1)} cannot take these shapes (operator {found.group(2)} in it: {why[:200]})"
     text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", text)
     text = re.sub(r"/\S+\.(?:cc|h):\d+ .*?(?=[A-Z][a-z]+ )", "", text)
     return f"the runtime refuses it: {' '.join(text.split())[:400]}"

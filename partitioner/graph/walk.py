@@ -146,6 +146,19 @@ def constant_nodes(graph: GraphProto) -> set[int]:
     return found
 
 
+def shape_values(graph: GraphProto) -> set[str]:
+    """Names of the values that are computed from shapes and constants alone. The graph is sorted."""
+    fixed = initializer_names(graph)
+    from_shapes: set[str] = set()
+    for node in graph.node:
+        names = node_inputs(node)
+        chain = any(name in from_shapes for name in names) and all(n in from_shapes or n in fixed for n in names)
+        fixed_result = node.domain in {"", "ai.onnx"} and node.op_type not in RANDOM
+        if fixed_result and (node.op_type in {"Shape", "Size"} or chain):
+            from_shapes.update(node_outputs(node))
+    return from_shapes
+
+
 def rename(graph: GraphProto, names: Mapping[str, str]) -> None:
     """Rename values of a graph in place, inside bodies as far as they are captured there and not hidden."""
     for value in (*graph.input, *graph.output, *graph.value_info):
