@@ -10,6 +10,6 @@ COMMANDS = (
         "Run a cloud node: the tails of models, for edges.",
         "cloud.node:main",
         extra="cloud",
-        requires=("zmq", "onnxruntime", "simplejpeg"),
+        requires=("zmq", "onnxruntime", "simplejpeg", "zstandard"),
     ),
 )

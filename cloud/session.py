@@ -184,7 +184,7 @@ class Session:
             if identity in self._by_identity or not peer.attempts.first_time(message.sequence, message.attempt):
                 raise PeerError("duplicate", "this attempt was here before")
             key = WorkKey(
-                message.contract, _tail(self._plans[message.contract], message), coding.name if coding.lossy else ""
+                message.contract, _tail(self._plans[message.contract], message), coding.name if coding.coded else ""
             )
             if now + self.scheduler.latency.typical(key, message.rows) > deadline:
                 raise PeerError("expired", "it cannot be done in what is left")

@@ -140,8 +140,8 @@ def _facts(contract: str, plan: Plan, route: Route, cloud: Latency) -> RouteFact
     coding = plan.cuts[route.cut].coding(route.coding)
     if coding is None:
         raise InvariantBroken(f"plan {plan.name}: a route names coding {route.coding}, which cut {route.cut} lacks")
-    lossy = coding.name if coding.lossy else ""
-    head = WorkKey(contract, SegmentRange(0, 0, route.cut), encode=lossy) if route.cut or lossy else None
-    tail = WorkKey(contract, SegmentRange(0, route.cut, len(plan.cuts) - 1), decode=lossy)
+    coded = coding.name if coding.coded else ""
+    head = WorkKey(contract, SegmentRange(0, 0, route.cut), encode=coded) if route.cut or coded else None
+    tail = WorkKey(contract, SegmentRange(0, route.cut, len(plan.cuts) - 1), decode=coded)
     sent = tensor_table(plan.cuts[route.cut].tensors, plan.max_batch)
     return RouteFacts(route, coding, head, cloud.typical(tail), sent, tensor_table(plan.outputs, plan.max_batch))

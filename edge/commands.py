@@ -10,6 +10,6 @@ COMMANDS = (
         "Run the edge agent: answers for the applications of this host.",
         "edge.agent:main",
         extra="edge",
-        requires=("zmq", "onnxruntime", "simplejpeg"),
+        requires=("zmq", "onnxruntime", "simplejpeg", "zstandard"),
     ),
 )

@@ -10,7 +10,7 @@ COMMANDS = (
         "Answer a camera by its deadline while the network degrades and nodes are killed.",
         "hil.demo:main",
         extra="demo",
-        requires=("zmq", "onnxruntime", "onnx", "simplejpeg", "PIL", "skimage"),
+        requires=("zmq", "onnxruntime", "onnx", "simplejpeg", "zstandard", "qoi", "PIL", "skimage"),
     ),
     Command(
         "chaos",
@@ -34,7 +34,7 @@ COMMANDS = (
         "Prove a plan on a cloud node of its own.",
         "hil.verify:main",
         extra="cloud,plan",
-        requires=("zmq", "onnxruntime", "onnx", "simplejpeg"),
+        requires=("zmq", "onnxruntime", "onnx", "simplejpeg", "zstandard"),
     ),
     Command(
         "bench",

@@ -12,7 +12,6 @@ machine that asks another node than then waits for an answer that nobody gives.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from heapq import heappop, heappush
 from itertools import count
@@ -20,6 +19,7 @@ from itertools import count
 import msgspec
 
 from hil.rerun_books import RerunBooks
+from shared.codecs import frame_bounds
 from shared.events import Abort, Action, Event, Failed, Finished, Row, RowResult, Run, Tick, WakeAt
 from shared.journal.file import Journal
 from shared.journal.marks import Blanks, Mark
@@ -35,8 +35,8 @@ START_NS = 50_000
 REST_NS = 1_000_000_000
 """For how long a machine is watched after its journal's end, at least."""
 
-JPEG_SHARE = 8
-"""How many times smaller than its pixels a JPEG is taken to be."""
+CODED_SHARE = 8
+"""How many times smaller than its tensor a frame is taken to be whose size depends on what is in it."""
 
 
 class Rerun(msgspec.Struct, frozen=True):
@@ -200,8 +200,8 @@ class _World:
             self._ends(Failed(run.run, "window"), began_ns)
             return
         first = run.rows[0]
-        encode = "" if first.encode is None else _lossy(first.encode)
-        key = WorkKey(run.contract, run.range, _lossy(first.decode), encode)
+        encode = "" if first.encode is None else _coded(first.encode)
+        key = WorkKey(run.contract, run.range, _coded(first.decode), encode)
         ended_ns = began_ns + self._latency.typical(key, sum(row.rows for row in run.rows))
         results = tuple([RowResult(row.job, self._outputs(run, row)) for row in run.rows])
         self._ends(Finished(run.run, results, began_ns, ended_ns), ended_ns)
@@ -218,15 +218,14 @@ class _World:
         for spec in leaving:
             if row.encode is None:
                 marks.append((spec.dtype, spec.at(row.rows)))
-            elif row.encode.kind == "int8":
-                marks.append(math.prod(spec.at(row.rows)))
             else:
-                marks.append(spec.nbytes(row.rows) // (JPEG_SHARE if row.encode.kind == "jpeg" else 1))
+                low, high = frame_bounds(row.encode, spec, row.rows)
+                marks.append(min(high, max(low, spec.nbytes(row.rows) // CODED_SHARE)))
         return self._blanks.tensors(marks)
 
 
-def _lossy(coding: Coding) -> str:
-    return coding.name if coding.lossy else ""
+def _coded(coding: Coding) -> str:
+    return coding.name if coding.coded else ""
 
 
 def _steps(journal: Journal, first: int) -> Iterator[Step]:

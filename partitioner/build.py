@@ -202,7 +202,7 @@ def _codings(weighing: Weighing, cut: str) -> tuple[Coding, ...]:
     if loaded is None:
         return (RAW,)
     used = {route.coding for route in weighing.routes if route.cut == cut}
-    return tuple(coded.coding for coded in loaded.coded if coded.coding.name in used or not coded.coding.lossy)
+    return tuple(coded.coding for coded in loaded.coded if coded.coding.name in used or not coded.coding.coded)
 
 
 def _route(candidate: Candidate, cut: int) -> Route:

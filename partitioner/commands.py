@@ -17,6 +17,6 @@ COMMANDS = (
         "Decide where a model should run, and write the bundle.",
         "partitioner.plan_cli:main",
         extra="plan",
-        requires=("onnx", "onnxruntime", "PIL", "simplejpeg"),
+        requires=("onnx", "onnxruntime", "PIL", "simplejpeg", "zstandard", "qoi"),
     ),
 )

@@ -15,11 +15,18 @@ from partitioner.graph.split import split
 from partitioner.running import Part, Tensors, decode_all, encode_all, frames_nbytes, load_part
 from partitioner.study import INPUT, Study
 from partitioner.timing import Job
-from shared.codecs import calibrate_int8, dtype_of
+from shared.codecs import calibrate_int8, calibrate_intn, dtype_of
 from shared.plan import RAW, Coding
 from shared.request import TensorSpec
 
 Item = TypeVar("Item")
+STEP_BITS = (6, 4)
+"""Widths of the compressed steps in which cuts of floats are offered, beside the 8 bits of int8. Each takes one more run of
+the tail for every held-out row. 6 bits lose little and are half as large as int8 on most activations, 4 bits a quarter to a
+third; what lies between is seldom worth a judgement of its own."""
+
+HALF_BYTES = 2
+
 TimeKey = tuple[str, str, str]
 """(cut or rung, `head`, `tail`, `encode`, `decode` or `run`, coding or empty)."""
 
@@ -44,8 +51,8 @@ class LoadedCut:
 
 
 def load_cut(study: Study, cut: CandidateCut) -> LoadedCut:
-    """Load both sides of a cut, fit its lossy codings and measure what they do. Without data of the user's there are no
-    lossy codings."""
+    """Load both sides of a cut, fit its codings and measure what they do. Without data of the user's there is raw alone: no
+    lossy coding can be judged then, and what a compressed one weighs depends on what is in it."""
     threads = study.options.threads
     if cut.name == INPUT:
         head, tail = None, study.whole
@@ -130,11 +137,19 @@ def _codings(study: Study, cut: CandidateCut, head: Part | None) -> list[Coding]
     if not study.data.real:
         return codings
     if head is None and is_image(cut.tensors):
-        codings += [Coding(f"jpeg{q}", "jpeg", quality=q) for q in study.options.jpeg_qualities]
+        codings.append(Coding("qoi", "qoi"))
+        for quality in study.options.jpeg_qualities:
+            codings.append(Coding(f"jpeg{quality}", "jpeg", quality=quality))
+            codings.append(Coding(f"jpeg{quality}-444", "jpeg", quality=quality, subsampling="444"))
     if takes_int8(cut):
-        samples = [head(row) if head else row for row in study.data.fit]
-        scales = tuple(calibrate_int8([sample[i] for sample in samples]) for i in range(len(cut.tensors)))
-        codings.append(Coding("int8", "int8", scales=scales))
+        rows = [head(row) if head else row for row in study.data.fit]
+        samples = [[row[i] for row in rows] for i in range(len(cut.tensors))]
+        if any(dtype_of(spec.dtype).itemsize > HALF_BYTES for spec in cut.tensors):
+            codings.append(Coding("fp16", "fp16"))
+        codings.append(Coding("int8", "int8", scales=tuple(calibrate_int8(tensor) for tensor in samples)))
+        for bits in STEP_BITS:
+            scales = tuple(calibrate_intn(tensor, bits) for tensor in samples)
+            codings.append(Coding(f"int{bits}", "intn", bits=bits, scales=scales))
     return codings
 
 

@@ -44,23 +44,47 @@ class SegmentRange(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return self.first == self.last
 
 
-class Coding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How a cut's tensors are written as frames, one frame for each tensor.
+CodingKind = Literal["raw", "fp16", "int8", "intn", "jpeg", "qoi"]
+"""The ways to write a tensor that `shared.codecs` knows."""
 
-    `raw`: the tensor's bytes, little-endian, C order. `int8`: one byte an element, `q = clip(round(x / scale), -127,
-    127)` per channel of axis 1 (one scale for a tensor of fewer than two axes); `scales` holds a list for each tensor.
-    `jpeg`: for one uint8 tensor of shape (1, height, width, 3), 4:2:0 at `quality`.
+
+def _no_quality() -> int:
+    return 0
+
+
+def _no_scales() -> tuple[tuple[float, ...], ...]:
+    return ()
+
+
+class Coding(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How a cut's tensors are written as frames, one frame for each tensor. What a kind does not use stays at its default.
+
+    `raw`: the tensor's bytes, little-endian, C order. `fp16`: floats as IEEE halves. `int8`: one byte an element,
+    `q = clip(round(x / scale), -127, 127)` per channel of axis 1 (one scale for a tensor of fewer than two axes); `scales`
+    holds a list for each tensor. `intn`: the same with `bits` of 2 to 8 and one scale a channel or one for the tensor, packed
+    and compressed by zstd. `jpeg`: for one uint8 tensor of shape (1, height, width, 3), at `quality`; `subsampling` is
+    `444`, or empty for 4:2:0. `qoi`: the same tensors without loss. `docs/protocol.md` has the layouts.
+
+    The contract digest is taken of a coding's JSON. So that plans of before keep theirs, the first four fields are always
+    written (msgspec never leaves out what a function made), and later ones only where they are not at their defaults.
     """
 
     name: str
-    kind: Literal["raw", "int8", "jpeg"]
-    quality: int = 0
-    scales: tuple[tuple[float, ...], ...] = ()
+    kind: CodingKind
+    quality: int = msgspec.field(default_factory=_no_quality)
+    scales: tuple[tuple[float, ...], ...] = msgspec.field(default_factory=_no_scales)
+    bits: int = 0
+    subsampling: Literal["", "444"] = ""
+
+    @property
+    def coded(self) -> bool:
+        """Whether a frame is anything but the tensor's own bytes, so that there is work in encoding and decoding it."""
+        return self.kind != "raw"
 
     @property
     def lossy(self) -> bool:
         """Whether what is decoded may differ from what was encoded."""
-        return self.kind != "raw"
+        return self.kind not in {"raw", "qoi"}
 
 
 RAW = Coding("raw", "raw")

@@ -11,9 +11,9 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from shared.codecs import channels, dtype_of
+from shared.codecs import coding_fault, dtype_of
 from shared.errors import UserError
-from shared.plan import Coding, Cut, Plan, Profile, Program
+from shared.plan import Cut, Plan, Profile, Program
 from shared.request import TensorSpec
 from shared.wire.messages import MAX_TENSORS
 
@@ -86,7 +86,7 @@ def _cut_faults(cut: Cut, batchable: bool, *, last: bool) -> Iterator[str]:
         yield f"{where}: no coding"
     yield from _repeated(f"{where}: codings", (coding.name for coding in cut.codings))
     for coding in cut.codings:
-        fault = "only raw is allowed at the outputs" if last and coding.lossy else _coding_fault(coding, cut.tensors)
+        fault = "only raw is allowed at the outputs" if last and coding.coded else coding_fault(coding, cut.tensors)
         if fault:
             yield f"{where}, coding {coding.name!r}: {fault}"
 
@@ -102,27 +102,6 @@ def _spec_fault(spec: TensorSpec, batchable: bool) -> str | None:
         return f"shape {spec.shape} takes more than {MAX_TENSOR_BYTES} bytes"
     if batchable and (not spec.shape or spec.shape[0] < 1):
         return f"shape {spec.shape} has no batch axis, though the plan is batchable"
-    return None
-
-
-def _coding_fault(coding: Coding, tensors: tuple[TensorSpec, ...]) -> str | None:
-    if coding.kind == "jpeg":
-        spec = tensors[0]
-        fits = len(tensors) == 1 and spec.dtype == "uint8" and len(spec.shape) == 4 and spec.shape[3] == 3
-        if not fits or 0 in spec.shape:
-            return "jpeg is for one uint8 tensor of shape (rows, height, width, 3)"
-        if not 1 <= coding.quality <= 100:
-            return f"quality {coding.quality} is not one of 1 to 100"
-    if coding.kind == "int8":
-        if len(coding.scales) != len(tensors):
-            return f"scales for {len(coding.scales)} tensors, the cut has {len(tensors)}"
-        for spec, scales in zip(tensors, coding.scales, strict=True):
-            if dtype_of(spec.dtype).kind not in {"f", "V"}:
-                return f"tensor {spec.name!r} is {spec.dtype}, int8 is for floating types"
-            if len(scales) != channels(spec):
-                return f"{len(scales)} scales for the {channels(spec)} channels of {spec.name!r}"
-            if not all(math.isfinite(scale) and scale > 0 for scale in scales):
-                return f"a scale of {spec.name!r} is not a positive number"
     return None
 
 

@@ -176,7 +176,7 @@ def test_the_packages_of_headtail_define_the_verbs_of_the_manual() -> None:
 
 @pytest.mark.parametrize("command", cli.commands(entry_points(group=cli.GROUP)), ids=lambda command: command.name)
 def test_a_verb_loads_with_no_more_than_it_says_it_requires(command: Command) -> None:
-    optional = {"zmq", "onnx", "onnxruntime", "PIL", "skimage", "simplejpeg", "msgpack", "psutil"}
+    optional = {"zmq", "onnx", "onnxruntime", "PIL", "skimage", "simplejpeg", "zstandard", "qoi", "msgpack", "psutil"}
     program = (
         "import importlib, sys\n"
         f"sys.modules.update(dict.fromkeys({sorted(optional - set(command.requires))}))\n"
@@ -192,6 +192,7 @@ def test_listing_the_verbs_imports_none_of_what_they_need() -> None:
         "import sys; sys.argv = ['headtail', '--help']\ntry:\n    from shared.cli import main; main()\nfinally:\n"
         + (
             "    heavy = {'zmq', 'numpy', 'psutil', 'onnx', 'onnxruntime', 'scipy', 'PIL', 'skimage', 'simplejpeg'}\n"
+            "    heavy |= {'zstandard', 'qoi'}\n"
             "    sys.stderr.write(repr(sorted(heavy & sys.modules.keys())))\n"
         )
     )

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from partitioner.build import Made, make, make_all, make_plan
 from partitioner.options import LinkGuess, PlanOptions
 from shared.bundle import load_bundle
+from shared.codecs import frame_bounds
 from shared.errors import ModelError, UserError
 from shared.plan import GOLDEN_FILE, REPORT_FILE, contract_digest
 
@@ -123,19 +124,44 @@ def test_the_ladder_begins_with_the_whole_model(slow_device: Made) -> None:
     assert all(slow_device.plan.programs[rung.program].name == rung.name for rung in ladder)
 
 
-def test_forced_cuts_are_the_only_routes_raw_and_int8(forced: Made) -> None:
+def test_forced_cuts_are_the_only_routes_in_every_coding_that_is_good_enough(forced: Made) -> None:
     plan = forced.plan
     assert [cut.name for cut in plan.cuts] == ["input", "r1", "r2", "output"]
-    assert {(route.cut, route.coding) for route in plan.routes} == {(c, k) for c in (1, 2) for k in ("raw", "int8")}
+    coded = {index: forced.weighing.loaded[plan.cuts[index].name].coded for index in (1, 2)}
+    for offered in coded.values():
+        assert [one.coding.name for one in offered] == ["raw", "fp16", "int8", "int6", "int4"]
+        assert all(one.agreement > 0.9 for one in offered[:3])
+        assert [one.agreement for one in offered] == sorted((one.agreement for one in offered), reverse=True)
+    assert {(route.cut, route.coding) for route in plan.routes} == {
+        (index, one.coding.name) for index, offered in coded.items() for one in offered if one.agreement >= 0.5
+    }
+    assert {(1, "raw"), (1, "int8"), (2, "raw"), (2, "int8")} <= {(route.cut, route.coding) for route in plan.routes}
     assert "forced to r1, r2" in plan.chosen
     assert len(plan.programs[0].segments) == 3
 
 
+def test_an_image_is_offered_without_loss_and_as_a_jpeg_of_half_and_of_full_colour(slow_device: Made) -> None:
+    offered = {one.coding.name: one for one in slow_device.weighing.loaded["input"].coded}
+    assert list(offered) == ["raw", "qoi", "jpeg90", "jpeg90-444"]
+    assert offered["qoi"].agreement == 1.0
+    assert offered["jpeg90"].bytes_up < offered["jpeg90-444"].bytes_up < offered["raw"].bytes_up
+    kept = {coding.name for coding in slow_device.plan.cuts[0].codings}
+    assert kept == {"raw", *(route.coding for route in slow_device.plan.routes if route.cut == 0)}
+
+
 def test_raw_routes_agree_fully_and_bytes_count_headers(forced: Made) -> None:
+    sizes = {(route.cut, route.coding): route.bytes_up for route in forced.plan.routes}
     for route in forced.plan.routes:
-        tensor = forced.plan.cuts[route.cut].tensors[0]
-        payload = tensor.nbytes() // (4 if route.coding == "int8" else 1)
-        assert payload < route.bytes_up < payload + 1000
+        cut = forced.plan.cuts[route.cut]
+        coding = cut.coding(route.coding)
+        assert coding is not None
+        low, high = frame_bounds(coding, cut.tensors[0], 1)
+        if route.coding in {"raw", "fp16", "int8"}:
+            share = {"raw": 1, "fp16": 2, "int8": 4}[route.coding]
+            assert low == high == cut.tensors[0].nbytes() // share
+        else:
+            assert route.bytes_up < sizes[route.cut, "int8"]
+        assert low < route.bytes_up < high + 1000
         assert 20 < route.bytes_down < 1000
         if route.coding == "raw":
             assert route.agreement == 1.0
@@ -285,7 +311,7 @@ def test_without_data_nothing_lossy_is_planned(place: Path) -> None:
 
 def test_the_least_agreement_holds_for_routes_and_rungs(place: Path) -> None:
     made = make(options(place, "strict.plan", metric="exact", min_agreement=1.0, force_cuts=("r1", "input")))
-    assert {route.coding for route in made.plan.routes} == {"raw"}
+    assert {(route.cut, route.coding) for route in made.plan.routes} == {(0, "raw"), (0, "qoi"), (1, "raw")}
     assert [rung.name for rung in made.plan.ladder] == ["whole"]
 
 

@@ -357,12 +357,12 @@ class NodeBook(WorkBook):
             del self.accounts[let_in.account]
 
 
-def lossy(coding: Coding | None) -> str:
+def coded(coding: Coding | None) -> str:
     """A coding as times are looked up by: raw is a copy, and not named."""
-    return coding.name if coding is not None and coding.lossy else ""
+    return coding.name if coding is not None and coding.coded else ""
 
 
 def work_key(run: Run) -> WorkKey:
     """What this run is timed by."""
     first = run.rows[0]
-    return WorkKey(run.contract, run.range, lossy(first.decode), lossy(first.encode))
+    return WorkKey(run.contract, run.range, coded(first.decode), coded(first.encode))

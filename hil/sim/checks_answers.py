@@ -244,7 +244,7 @@ class SaysWhatRan(Check):
         route = next((r for r in plan.routes if (r.cut, r.coding) == (asked.cut, asked.coding)), None)
         if coding is None or route is None:
             return None
-        fidelity = Fidelity("lossy", coding.name, route.agreement) if coding.kind != "raw" else EXACT
+        fidelity = Fidelity("lossy", coding.name, route.agreement) if coding.lossy else EXACT
         return plan.programs[0].name, fidelity, asked.cut
 
 

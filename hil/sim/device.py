@@ -60,8 +60,8 @@ class Times:
     def typical(self, run: Run) -> int:
         """Nanoseconds that a run typically takes."""
         first, part = run.rows[0], run.range
-        decode = first.decode.name if first.decode.lossy else ""
-        encode = first.encode.name if first.encode is not None and first.encode.lossy else ""
+        decode = first.decode.name if first.decode.coded else ""
+        encode = first.encode.name if first.encode is not None and first.encode.coded else ""
         rows = 0
         for row in run.rows:
             rows += row.rows

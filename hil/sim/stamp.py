@@ -64,7 +64,7 @@ class Stamps:
         if code is None:
             raise InvariantBroken(f"an answer by cut {cut} and coding {coding!r}, which plan {plan.name} does not have")
         sent: tuple[Array | Buffer, ...] = tuple(inputs)
-        if cut or code.lossy:
+        if cut or code.coded:
             head = self._part(contract, SegmentRange(0, 0, cut))
             sent = head.result(Row(0, rows, sent, RAW, code)).outputs
         frames = tuple(encode(s, RAW, 0) if isinstance(s, np.ndarray) else s for s in sent)
@@ -97,7 +97,7 @@ class _Part:
         tensors: Sequence[Array | Buffer] = row.inputs
         if len(tensors) != len(self._entry):
             return RowResult(row.job, (), f"{len(tensors)} tensors, expected {len(self._entry)}")
-        if row.decode.lossy:
+        if row.decode.coded:
             tensors = [self._decoded(given, row, i, self._entry[i]) for i, given in enumerate(tensors)]
         for tensor, size in zip(tensors, self._sizes, strict=True):
             if _nbytes(tensor) != size * row.rows:
