@@ -37,6 +37,13 @@ COMMANDS = (
         requires=("zmq", "onnxruntime", "onnx", "simplejpeg", "zstandard"),
     ),
     Command(
+        "cut-everywhere",
+        "Cut real models at every place and hold head and tail against the whole.",
+        "hil.cut_everywhere_cli:main",
+        extra="demo",
+        requires=("onnxruntime", "onnx", "PIL", "skimage"),
+    ),
+    Command(
         "bench",
         "Measure round trips beside a raw echo, two streams on one executor, what a long run leaves behind.",
         "hil.bench:main",

@@ -58,7 +58,7 @@ def _make(feed: Feed, spec: TensorSpec, random: np.random.Generator) -> Array:
         made = _tokens(spec, random)
     else:
         made = _bytes(spec.shape, random)
-    return np.ascontiguousarray(made, np.dtype(spec.dtype))
+    return np.array(made, np.dtype(spec.dtype), order="C")
 
 
 def _image(feed: Feed, shape: tuple[int, ...], random: np.random.Generator) -> Array:

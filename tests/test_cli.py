@@ -159,6 +159,7 @@ def test_the_packages_of_headtail_define_the_verbs_of_the_manual() -> None:
         "bench",
         "chaos",
         "cloud",
+        "cut-everywhere",
         "demo",
         "doctor",
         "edge",

@@ -133,6 +133,8 @@ def reason(error: Exception) -> str:
     if found := re.search(r"([\w.]+:)?(\w+)\((-?\d+)\) is not a registered function/op", text):
         operator = f"{found.group(1) or ''}{found.group(2)}".removeprefix("ai.onnx:")
         return f"operator {operator} is unknown to every installed provider ({', '.join(providers())})"
+    if found := re.search(r"No Op registered for (\w+) with domain_version", text):
+        return f"operator {found.group(1)} is unknown to every installed provider ({', '.join(providers())})"
     if found := re.search(r"Could not find an implementation for (\w+)\((\d+)\)", text):
         return (
             f"no installed provider ({', '.join(providers())}) implements operator {found.group(1)} "
