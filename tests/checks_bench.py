@@ -279,3 +279,26 @@ def run_of(actions: Sequence[Action]) -> Run:
 def sent(actions: Sequence[Action], kind: type) -> Send:
     (send,) = [a for a in actions if isinstance(a, Send) and isinstance(a.message, kind)]
     return send
+
+
+def busy_broker(*more_ms: float) -> Bench:
+    """A broker that runs request 1, due in 30 ms, while requests 2, 3, ... wait, due in so many ms."""
+    bench = Bench()
+    bench.arrive(1, 30)
+    for sequence, due_ms in enumerate(more_ms, 2):
+        bench.arrive(sequence, due_ms)
+    return bench
+
+
+def busy_node(waiting: int, cloud: CloudSettings | None = None) -> tuple[Bench, Run]:
+    """A node that runs request 1 while so many wait."""
+    bench = Bench(cloud=cloud)
+    bench.greet()
+    run = run_of(bench.infer(1))
+    for sequence in range(2, 2 + waiting):
+        bench.infer(sequence, budget_ms=10 + sequence)
+    return bench, run
+
+
+def plus(*more: Action) -> Callable[[list[Action]], list[Action]]:
+    return lambda actions: [*actions, *more]
