@@ -27,9 +27,11 @@ from shared.errors import HeadtailError
 
 Progress = Callable[[str], None]
 
-LIMITS_ULPS: Mapping[str, float] = {"float32": 256.0, "float16": 8.0, "quantised": 256.0}
-"""How far an optimised answer may be moved, by the type of the output, in steps of `ulps_apart`; `quantised` holds for
-all outputs of a graph that quantises inside."""
+LIMITS_ULPS: Mapping[str, float] = {"float32": 512.0, "float16": 8.0, "quantised": 0.0}
+"""How far an optimised answer may be moved, by the type of the output, in steps of `ulps_apart`; `quantised` holds for all
+outputs of a graph that quantises inside. The most that was seen of cuts that are right is 339 in 32 bits, which is less than
+what optimising the whole moves the same kind of answers (848), 4 in 16 bits, and nothing in a quantised graph, where a moved
+rounding would be a whole quantum."""
 
 LEVELS: tuple[Optimisation, Optimisation] = ("none", "all")
 

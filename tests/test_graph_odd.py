@@ -341,17 +341,15 @@ def test_a_model_above_two_gigabytes_is_read_cut_and_written(tmp_path: Path) -> 
     side = 16_384
     net.input("x", ["n", side])
     for index in range(2):
-        array = np.random.default_rng(index).standard_normal((side, side), np.float32) / np.float32(np.sqrt(side))
-        net.hold(f"w{index}", array)
         net.add("Tanh", [net.add("MatMul", ["x" if index == 0 else "t0", f"w{index}"], f"m{index}")], f"t{index}")
-        del array
     net.output("t1")
-    graph = helper.make_graph(net.nodes, "large", net.inputs, net.outputs)
-    graph.initializer.extend(net.weights)
-    proto = onnx.ModelProto(ir_version=8, graph=graph)
-    proto.opset_import.append(helper.make_opsetid("", 17))
-    net.weights.clear()
-    del graph
+    proto = net.proto()
+    for index in range(2):
+        block = np.random.default_rng(index).standard_normal((64, side), np.float32) / np.float32(np.sqrt(side))
+        array = np.concatenate([np.roll(block, shift, axis=1) for shift in range(side // 64)])
+        held = proto.graph.initializer.add(name=f"w{index}", data_type=TensorProto.FLOAT, dims=[side, side])
+        held.raw_data = array.tobytes()
+        del array
     path = save_with_weights(proto, tmp_path)
     del proto
     read = load_model(path)

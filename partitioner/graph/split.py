@@ -77,7 +77,9 @@ class Splitter:
         made = given | {name for index in inside for name in node_outputs(self._graph.node[index])}
         held_outputs = [spec.name for spec in after.tensors if spec.name not in made and spec.name in self._held]
         inside |= self._made_again(inside, made, [spec.name for spec in after.tensors])
-        graph = onnx.GraphProto(name="part")
+        proto = onnx.ModelProto(ir_version=self._model.ir_version, producer_name="headtail")
+        graph = proto.graph  # filled where it stands: a graph of 2 GB cannot be put into a model afterwards
+        graph.name = "part"
         weights = dict.fromkeys(held_outputs)
         for index in sorted(inside):
             node = NodeProto()
@@ -97,7 +99,7 @@ class Splitter:
         for fresh, name in {self._fresh[name]: name for name in weights}.items():
             graph.initializer.add().CopyFrom(self._held[name])
             graph.initializer[-1].name = fresh
-        return self._model_of(graph, before, after)
+        return self._model_of(proto, before, after)
 
     def _made_again(self, inside: set[int], made: set[str], wanted: list[str]) -> set[int]:
         """Nodes that the nodes `inside` or the outputs `wanted` need and that belong to no side: those that depend on
@@ -114,11 +116,10 @@ class Splitter:
                 waiting.extend(node_inputs(self._graph.node[index]))
         return found
 
-    def _model_of(self, graph: onnx.GraphProto, before: CandidateCut, after: CandidateCut) -> Model:
+    def _model_of(self, proto: onnx.ModelProto, before: CandidateCut, after: CandidateCut) -> Model:
         model = self._model
-        graph.input.extend(value_info(spec, model.batchable) for spec in before.tensors)
-        graph.output.extend(value_info(spec, model.batchable) for spec in after.tensors)
-        proto = onnx.ModelProto(ir_version=model.ir_version, producer_name="headtail", graph=graph)
+        proto.graph.input.extend(value_info(spec, model.batchable) for spec in before.tensors)
+        proto.graph.output.extend(value_info(spec, model.batchable) for spec in after.tensors)
         proto.opset_import.extend(model.proto.opset_import)
         name = f"{model.name}[{before.name}:{after.name}]"
         return replace(model, proto=proto, name=name, inputs=before.tensors, outputs=after.tensors)
