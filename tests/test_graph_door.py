@@ -165,3 +165,15 @@ def test_numbers_in_every_form_that_a_file_may_hold_them_are_taken(tmp_path: Pat
         total = net.add("Add", [total, f"{name}.cast"], f"{name}.sum")
     net.output(total)
     assert len(load_model(net.save(tmp_path / "net.onnx")).proto.graph.initializer) == 3
+
+
+def test_a_value_too_large_for_any_memory_is_one_clear_error() -> None:
+    net = Net()
+    net.input("x", ["n", 4])
+    net.add("Expand", ["x", net.hold("much", np.array([1 << 20, 1 << 22, 4], np.int64))], "wide")
+    net.add("ReduceMax", ["wide"], "top", keepdims=0)
+    net.add("Add", ["x", "top"], "y")
+    net.output("y")
+    with pytest.raises(ModelError, match=r"net\.onnx: the runtime refuses it: .*") as caught:
+        net.normal()
+    assert "\n" not in str(caught.value)
