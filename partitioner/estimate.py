@@ -14,15 +14,17 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 
 from partitioner.cost import Spread
-from partitioner.graph.cuts import CandidateCut
+from partitioner.graph.cuts import CandidateCut, CutFinder
 from partitioner.graph.model import Model
 from partitioner.graph.split import split
 from partitioner.running import Tensors, load_part
 from partitioner.timing import time_warm
 
 WARM_RUNS = 5
+Numbers = npt.NDArray[np.float64]
 
 
 def anchors(cuts: Sequence[CandidateCut], count: int) -> list[CandidateCut]:
@@ -52,6 +54,17 @@ def warm_heads(
     return heads, time_warm(partial(whole, row), WARM_RUNS, clock_ns)
 
 
+def operator_times(finder: CutFinder, warm_us: Mapping[str, float], whole_warm_us: float) -> dict[int, float]:
+    """Warm time in microseconds of each operator that does not depend on weights alone, by its index in the graph: what the
+    heads that were timed leave to it along the shares of compute. The sum is the whole's."""
+    known = sorted((cut.share, warm_us[cut.name]) for cut in finder.single() if cut.name in warm_us)
+    shares, rising = _line(known, whole_warm_us)
+    ends = np.minimum(np.cumsum([finder.share_of(index) for index in finder.order]), 1.0)
+    ends[-1:] = 1.0
+    passed = np.interp(ends, shares, rising)
+    return dict(zip(finder.order, np.diff(passed, prepend=0.0).tolist(), strict=True))
+
+
 def spread_heads(
     cuts: Sequence[CandidateCut], warm_us: Mapping[str, float], whole_warm_us: float, whole: Spread
 ) -> dict[str, Spread]:
@@ -60,15 +73,19 @@ def spread_heads(
     `warm_us` are warm times of some of them, `whole` is the whole model at the stream's pace. Times never fall along the
     cuts' shares and never exceed the whole's.
     """
-    known = sorted((cut.share, warm_us[cut.name]) for cut in cuts if cut.name in warm_us)
-    shares = [0.0, *(share for share, _ in known), 1.0]
-    times = [0.0, *(time_us for _, time_us in known), whole_warm_us]
-    rising = np.minimum(np.maximum.accumulate(times), whole_warm_us)
+    shares, rising = _line(sorted((cut.share, warm_us[cut.name]) for cut in cuts if cut.name in warm_us), whole_warm_us)
     result: dict[str, Spread] = {}
     for cut in cuts:
         part = float(np.interp(cut.share, shares, rising)) / whole_warm_us
         result[cut.name] = Spread(whole.p50_us * part, whole.p99_us * part)
     return result
+
+
+def _line(known: list[tuple[float, float]], whole_us: float) -> tuple[list[float], Numbers]:
+    """Shares of compute, and the time of all that lies before each: never falling, never above the whole's."""
+    shares = [0.0, *(share for share, _ in known), 1.0]
+    times = [0.0, *(time_us for _, time_us in known), whole_us]
+    return shares, np.minimum(np.maximum.accumulate(times), whole_us)
 
 
 def remainder(whole: Spread, head: Spread) -> Spread:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from partitioner.agreement import agreement, check_metric, default_metric, evidence
 from partitioner.calibration import Calibration, divide, load_sources, probe_rows
-from partitioner.graph.cuts import CandidateCut, cut_at, find_cuts
+from partitioner.graph.cuts import CandidateCut, CutFinder
 from partitioner.graph.model import Model
 from partitioner.graph.recipe import Recipe, build
 from partitioner.options import PlanOptions
@@ -41,14 +41,15 @@ QUICK = Effort(0.0, 1.5, 6, 2, 2, 16, 48)
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """Everything that weighing needs. `cuts` begins with the input and ends with the outputs; `forced` are the cuts that
-    the user named. `reference` are the whole model's answers to the held-out rows."""
+    """Everything that weighing needs. `cuts` are those of one tensor, which begin with the input and end with the outputs;
+    `forced` are the cuts that the user named. `reference` are the whole model's answers to the held-out rows."""
 
     options: PlanOptions
     effort: Effort
     recipe: Recipe
     model: Model
     whole: Part
+    finder: CutFinder
     cuts: tuple[CandidateCut, ...]
     forced: tuple[CandidateCut, ...]
     data: Calibration
@@ -57,7 +58,7 @@ class Study:
 
     def under(self, options: PlanOptions) -> Study:
         """The same study for a plan that differs only in its place and its forced cuts."""
-        return replace(self, options=options, forced=_forced(options, self.model, self.cuts))
+        return replace(self, options=options, forced=_forced(options, self.finder, self.cuts))
 
     @property
     def pace(self) -> Pace:
@@ -98,17 +99,18 @@ def begin(options: PlanOptions, progress: Progress) -> Study:
     metric = options.metric or default_metric(outputs)
     check_metric(metric, outputs)
     progress("finding where it may be cut")
-    cuts = tuple(find_cuts(model))
-    forced = _forced(options, model, cuts)
+    finder = CutFinder(model)
+    cuts = tuple(finder.single())
+    forced = _forced(options, finder, cuts)
     progress("reading the calibration data")
     whole = load_part(model, options.threads)
     data = _calibrate(options, effort, model, whole, metric)
     reference = tuple(whole(row) for row in data.held_out)
-    return Study(options, effort, recipe, model, whole, cuts, forced, data, metric, reference)
+    return Study(options, effort, recipe, model, whole, finder, cuts, forced, data, metric, reference)
 
 
-def _forced(options: PlanOptions, model: Model, cuts: Sequence[CandidateCut]) -> tuple[CandidateCut, ...]:
-    return tuple(cuts[0] if name == INPUT else cut_at(model, name) for name in dict.fromkeys(options.force_cuts))
+def _forced(options: PlanOptions, finder: CutFinder, cuts: Sequence[CandidateCut]) -> tuple[CandidateCut, ...]:
+    return tuple(cuts[0] if name == INPUT else finder.at(name) for name in dict.fromkeys(options.force_cuts))
 
 
 def _calibrate(options: PlanOptions, effort: Effort, model: Model, whole: Part, metric: str) -> Calibration:

@@ -148,6 +148,50 @@ class CutFinder:
         share = sum(self._shares[index] for index in nodes)
         return CandidateCut(",".join(names), tuple(self._facts[n].spec for n in crossing), producer, nodes, share)
 
+    def of_nodes(self, nodes: Set[int]) -> CandidateCut:
+        """The cut before which exactly these nodes run, with all tensors that cross it. They must be downward closed, some
+        and not all of those that do not depend on weights alone.
+
+        Raises:
+            ModelError: a tensor that would cross has a size that depends on data or no row axis.
+        """
+        crossing = self._crossing(frozenset(nodes))
+        inputs = {spec.name for spec in self._model.inputs}
+        made = [name for name in crossing if name not in inputs]
+        names = tuple(made or crossing)
+        for name in crossing:
+            self._check_crossing(name, names)
+        producer = "+".join(dict.fromkeys(self._graph.node[self._made_by[name]].op_type for name in made))
+        share = sum(self._shares[index] for index in nodes)
+        specs = tuple(self._facts[name].spec for name in crossing)
+        return CandidateCut(",".join(names), specs, producer, frozenset(nodes), share)
+
+    @property
+    def model(self) -> Model:
+        """The model that was looked at."""
+        return self._model
+
+    @property
+    def order(self) -> Sequence[int]:
+        """The nodes that do not depend on weights alone, in an order in which they can run."""
+        return self._order
+
+    def share_of(self, node: int) -> float:
+        """A node's estimated share of all compute (0 to 1)."""
+        return self._shares[node]
+
+    def spec_of(self, name: str) -> TensorSpec:
+        """A value at one row."""
+        return self._facts[name].spec
+
+    def can_cross(self, name: str) -> bool:
+        """Whether a value may cross a cut by itself: an input, or at a border and of a size that no data changes."""
+        return name not in self._made_by or (name in self._borders and self._may_cross(name))
+
+    def sent_for(self, name: str) -> str:
+        """What crosses where a value is needed on the other side: itself, or what it is made again from."""
+        return self._sent_for(name)
+
     def places(self) -> list[str]:
         """Every value at which a cut may be asked for, in the order in which they are made."""
         return [
