@@ -113,6 +113,51 @@ def test_a_chain_of_shapes_neither_crosses_a_cut_nor_breaks_the_batch(rows: int)
     assert chained(model, [cut], rows) <= 1e-6
 
 
+def recurrent() -> Net:
+    """A recurrent layer that begins with zeros of a size that is asked of the input, far away from it."""
+    net = Net()
+    net.input("x", ["n", 4, 6])
+    net.add("Shape", ["x"], "shape")
+    net.add("Gather", ["shape", net.hold("zero", np.array([0]))], "batch")
+    net.hold("one", np.array([1]))
+    net.add("Concat", ["one", "batch", net.hold("units", np.array([3]))], "size", axis=0)
+    net.add("Expand", [net.hold("nothing", np.float32(0)), "size"], "start")
+    dense(net, "x", "h", 6)
+    net.add("Transpose", ["h"], "steps", perm=[1, 0, 2])
+    gates = ["steps", net.weight("gw", 1, 12, 6), net.weight("gr", 1, 12, 3), "", "", "start", "start"]
+    net.nodes.append(helper.make_node("LSTM", gates, ["all", "last"], hidden_size=3))
+    net.add("Squeeze", ["last", net.hold("axis", np.array([0]))], "state")
+    net.add("MatMul", ["state", net.weight("w", 3, 2)], "y")
+    net.output("y")
+    return net
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_zeros_with_which_a_layer_begins_are_made_where_the_layer_is(rows: int) -> None:
+    model = recurrent().normal()
+    assert model.batchable
+    assert all(node.name for node in model.proto.graph.node)
+    for name in ("h", "state"):
+        cut = cut_at(model, name)
+        assert [spec.name for spec in cut.tensors] == [name]
+        assert chained(model, [cut], rows) <= 1e-6
+
+
+def test_a_size_that_does_not_grow_evenly_with_the_rows_stays_right() -> None:
+    net = Net()
+    net.input("x", ["n", 4])
+    net.add("Relu", ["x"], "a")
+    net.add("Shape", ["x"], "shape")
+    net.add("Gather", ["shape", net.hold("zero", np.array(0))], "batch")
+    net.add("Mul", ["batch", "batch"], "squared")
+    net.add("Cast", ["squared"], "float", to=TensorProto.FLOAT)
+    net.add("Div", ["float", "float"], "unity")
+    net.add("Mul", ["a", "unity"], "y")
+    net.output("y")
+    assert rows_agree(net)
+    assert net.normal().batchable
+
+
 def test_sizes_that_do_not_depend_on_the_batch_are_frozen() -> None:
     net = Net()
     net.input("x", ["n", 3, 8, 8])

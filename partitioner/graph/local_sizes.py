@@ -145,7 +145,7 @@ class _Writer:
         fresh = {given: self._name(given) for given in node_outputs(node)}
         for position, given in enumerate(node.output):
             node.output[position] = fresh.get(given, "")
-        node.name = ""
+        node.name = fresh[name]
         nodes.append(node)
         return fresh[name]
 
@@ -169,7 +169,7 @@ class _Writer:
 
     def _add(self, nodes: list[NodeProto], op: str, inputs: list[str], of: str, **attributes: int) -> str:
         name = self._name(of)
-        node = helper.make_node(op, inputs, [name])
+        node = helper.make_node(op, inputs, [name], name=name)
         node.attribute.extend(helper.make_attribute(key, value) for key, value in attributes.items())
         nodes.append(node)
         return name
