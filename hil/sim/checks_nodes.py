@@ -179,6 +179,8 @@ class Offsets(Check):
 
     def heard(self, shelf: Shelf, book: EdgeBook | NodeBook, event: Event, at: int) -> None:
         """A process has taken a step."""
+        if book.host.name not in self._clocks:
+            self._jumped(book.host.name, book.host.local(at), at)
         if type(event) is Received:
             if isinstance(book, EdgeBook):
                 name = event.link.rpartition("/")[0]
