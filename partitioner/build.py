@@ -28,7 +28,9 @@ from partitioner.graph.split import Chain, split
 from partitioner.graph.weights import write_programs
 from partitioner.options import PlanOptions, check_options
 from partitioner.profile import known_profiles, load_segments, profile_bundle
-from partitioner.report import Findings, render
+from partitioner.record import RECORD_FILE, encode_record
+from partitioner.recording import record_of
+from partitioner.report import render
 from partitioner.running import Tensors
 from partitioner.study import Progress, Study, begin
 from partitioner.verify_local import verify_local
@@ -137,8 +139,9 @@ def _make(
     progress("writing the report")
     _write_golden(study, folder)
     (folder / PLAN_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(plan), indent=1))
-    findings = Findings(study, weighing, plan, tuple(checks), time.monotonic() - began)
-    (folder / REPORT_FILE).write_text(render(findings), encoding="utf-8")
+    record = record_of(study, weighing, plan, checks, time.monotonic() - began)
+    (folder / RECORD_FILE).write_bytes(encode_record(record))
+    (folder / REPORT_FILE).write_text(render(record, plan), encoding="utf-8")
     write_manifest(folder)
     finish_bundle(folder, options.out)
     return Made(options.out, plan, weighing, time.monotonic() - began)

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from partitioner.cost import Candidate, predict
+from partitioner.cost import Candidate, Spread, predict
 from partitioner.options import LinkGuess
 
 MAX_ROUTES = 6
@@ -28,22 +28,52 @@ NOISE = 0.9
 EQUAL = 0.005
 """Agreements that differ by less are the same, measured as they are on a few hundred answers."""
 
+Preference = tuple[bool, float, float, str]
+"""What `preference` gives."""
+
 
 def rank(candidates: Sequence[Candidate], link: LinkGuess, deadline_ns: int, min_agreement: float) -> list[Candidate]:
     """All candidates of enough agreement, best first."""
 
-    def key(candidate: Candidate) -> tuple[bool, float, float, str]:
-        total = predict(candidate, link).total
-        late = total.p99_us * 1000.0 > deadline_ns
-        agreement = 0.0 if late else -round(candidate.agreement / EQUAL) * EQUAL
-        return late, agreement, total.p99_us if late else total.p50_us, candidate.label
+    def key(candidate: Candidate) -> Preference:
+        return preference(predict(candidate, link).total, candidate.agreement, candidate.label, deadline_ns)
 
     return sorted((c for c in candidates if acceptable(c, min_agreement)), key=key)
+
+
+def preference(total: Spread, agreement: float, label: str, deadline_ns: float) -> Preference:
+    """By what ways are put in order, the least first: whether it is late, how little it agrees, how long it takes, and
+    last its label, so that the order never depends on anything else."""
+    late = total.p99_us * 1000.0 > deadline_ns
+    return late, 0.0 if late else -grade(agreement), total.p99_us if late else total.p50_us, label
+
+
+def grade(agreement: float) -> float:
+    """The agreement as far as it counts: equal for those that are the same as measured."""
+    return round(agreement / EQUAL) * EQUAL
 
 
 def acceptable(candidate: Candidate, min_agreement: float) -> bool:
     """Whether its agreement was measured and is enough."""
     return not math.isnan(candidate.agreement) and candidate.agreement >= min_agreement
+
+
+def contenders(candidates: Sequence[Candidate], min_agreement: float, forced: Collection[str] = ()) -> list[Candidate]:
+    """Those that may win: measured and of enough agreement, without splits that are in nothing better than the input. Where
+    cuts are `forced`, only these and the device, whatever they are no better than."""
+    usable = [c for c in candidates if c.measured and acceptable(c, min_agreement)]
+    if forced:
+        return [c for c in usable if c.kind == "device" or c.cut in forced]
+    return without_dominated(usable)
+
+
+def ordered(candidates: Sequence[Candidate], link: LinkGuess, deadline_ns: int) -> list[Candidate]:
+    """All candidates, best first; then splits that are no better than the input, last those of unknown agreement."""
+    ways = without_dominated(candidates)
+    ranked = rank(ways, link, deadline_ns, 0.0)
+    ranked += rank([c for c in candidates if c not in ways], link, deadline_ns, 0.0)
+    unknown = [c for c in candidates if math.isnan(c.agreement)]
+    return ranked + sorted(unknown, key=lambda c: predict(c, link).total.p50_us)
 
 
 def without_dominated(candidates: Sequence[Candidate]) -> list[Candidate]:

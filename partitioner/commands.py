@@ -6,6 +6,11 @@ from shared.commands import Command
 
 COMMANDS = (
     Command(
+        "explain",
+        "Say which way of a plan wins under given conditions, and what would change it.",
+        "partitioner.explain_cli:main",
+    ),
+    Command(
         "inspect",
         "Show a model's inputs, outputs, candidate cuts and warnings.",
         "partitioner.inspect_cli:main",
@@ -18,5 +23,10 @@ COMMANDS = (
         "partitioner.plan_cli:main",
         extra="plan",
         requires=("onnx", "onnxruntime", "PIL", "simplejpeg", "zstandard", "qoi"),
+    ),
+    Command(
+        "report",
+        "Write the report of a plan again, as one page that needs nothing else.",
+        "partitioner.report_cli:main",
     ),
 )

@@ -36,6 +36,11 @@ class Spread:
         extra_us = (factor - 1.0) * self.p50_us
         return Spread(self.p50_us + extra_us, self.p99_us + extra_us)
 
+    def unslowed(self, factor: float) -> Spread:
+        """What it was before it was `slowed` by this factor."""
+        middle_us = self.p50_us / factor
+        return Spread(middle_us, self.p99_us - (factor - 1.0) * middle_us)
+
 
 NOTHING = Spread(0.0, 0.0)
 

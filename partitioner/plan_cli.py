@@ -12,9 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from partitioner.build import Made, make
+from partitioner.choose import ordered
 from partitioner.cost import Candidate, predict
 from partitioner.options import PlanOptions, parse_duration, parse_link
-from partitioner.report import ordered
 from shared.plan import REPORT_FILE
 
 SHOWN = 8
@@ -99,7 +99,7 @@ def show(console: Console, made: Made, options: PlanOptions) -> None:
     for name in ("way", "p50 ms", "p99 ms", "up KB", "agreement", "by"):
         table.add_column(name, justify="left" if name in {"way", "by"} else "right", overflow="fold")
     kept = (made.weighing.best, *made.weighing.routes)
-    ways = ordered(made.weighing, options.link, options.deadline_ns)
+    ways = ordered(made.weighing.candidates, options.link, options.deadline_ns)
     shown = [c for number, c in enumerate(ways) if number < SHOWN or c in kept or c.kind == "device"]
     for candidate in shown:
         table.add_row(*_cells(candidate, options), style="bold" if candidate == made.weighing.best else None)

@@ -1,218 +1,350 @@
-"""The report of a plan, one HTML file that needs nothing else: what was chosen, against what, and under which conditions.
+"""The report of a plan, one HTML page that needs nothing else: what was chosen, against what, and under which conditions.
 
 It is written for the person who must decide whether to trust the plan, so it shows the ways that lost as well, says of
-each number whether it was measured or estimated, and names machine, versions and data.
+each number whether it was measured or estimated, and names machine, versions and data. Everything in it comes from the
+record and the plan, so it can be written again at any time.
 """
 
 from __future__ import annotations
 
-import html
 import math
-import platform
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from html import escape
 
-from partitioner.agreement import describe
-from partitioner.choose import rank, without_dominated
+from partitioner import explain_words as words
+from partitioner import report_charts as charts
+from partitioner.charts.ratios import draw_ratios
+from partitioner.choose import ordered
+from partitioner.compared import compared
 from partitioner.cost import Candidate, predict
-from partitioner.machine import device_name, library_version
-from partitioner.options import LinkGuess
-from partitioner.study import Study
-from partitioner.verify_local import Check
-from partitioner.weigh import Weighing
+from partitioner.explain import Explanation
+from partitioner.record import Proven, Record
+from partitioner.report_charts import Picture
+from partitioner.report_parts import facts, figure, letter, pair, paragraph, plain_table, section, table
+from partitioner.report_style import STYLE
+from partitioner.words import ms, share, size
 from shared.plan import Plan, Profile, contract_digest
 
-RATES_MBIT = (5.0, 20.0, 50.0, 100.0, 200.0, 1000.0)
-RTTS_MS = (0.5, 2.0, 6.0, 20.0)
-PACKAGES = ("headtail", "onnx", "onnxruntime", "numpy", "simplejpeg")
+MAX_ROWS = 60
+"""Ways in the table of all ways; the record has the others."""
 
-STYLE = """
-body{font:15px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;color:#1b2a33;background:#fff}
-h1{font-size:1.6rem}h2{font-size:1.15rem;margin-top:2.2rem;border-bottom:1px solid #cfd8dc}
-table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.86rem}
-th,td{padding:.2rem .6rem;text-align:right;border-bottom:1px solid #e6ecef}th:first-child,td:first-child{text-align:left}
-th{background:#f3f6f8}tr.best{background:#dff3e4}tr.kept{background:#eef6fb}td.late{color:#a33}
-.bar{display:flex;height:.7rem;width:18rem}.bar i{display:block;height:100%}.note{color:#566}
-table.facts td{text-align:left}table.facts th{text-align:left}
-p.chosen{font-size:1.05rem;background:#dff3e4;padding:.7rem 1rem;border-left:4px solid #2e8b57}
-"""
-COLOURS = (("device", "#c76b29"), ("uplink", "#7aa6c2"), ("cloud", "#2f6690"), ("downlink", "#b8cfdc"))
+_PATTERN = (
+    '<svg width="0" height="0" style="position:absolute" aria-hidden="true"><defs>'
+    '<pattern id="late" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+    '<line class="hatchline" x1="0" y1="0" x2="0" y2="7"/></pattern></defs></svg>'
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Findings:
-    """All that a report tells of."""
-
-    study: Study
-    weighing: Weighing
-    plan: Plan
-    checks: tuple[Check, ...]
-    seconds: float
-
-
-def render(findings: Findings) -> str:
+def render(record: Record, plan: Plan) -> str:
     """The report as one HTML page without scripts or links."""
-    plan = findings.plan
+    picture = Picture.of(record)
     parts = [
-        f"<h1>Plan {_text(plan.name)}</h1>",
-        f'<p class="chosen">{_text(plan.chosen)}</p>',
-        _conditions(findings),
-        _candidates(findings),
-        _elsewhere(findings),
-        _ladder(findings),
-        _proof(findings.checks),
-        *(_profile(profile) for profile in plan.profiles),
-        _machine(findings),
+        _head(record, picture.explanation),
+        section("split", "Does a split pay?", paragraph(words.split(picture.explanation))),
+        _where(picture),
+        _changes(picture.explanation),
+        _time(picture),
+        _model(picture),
+        _ways(picture),
+        _files(record, plan),
+        _conditions(record, plan),
+        _machine(record, plan),
     ]
-    head = f'<meta charset="utf-8"><title>Plan {_text(plan.name)}</title><style>{STYLE}</style>'
-    return f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(parts)}</body></html>\n'
+    head = (
+        '<meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<title>Plan {escape(record.name)}</title><style>{STYLE}</style>"
+    )
+    return f'<!doctype html><html lang="en"><head>{head}</head><body>{_PATTERN}<main>{"".join(parts)}</main></body></html>\n'
 
 
-def ordered(weighing: Weighing, link: LinkGuess, deadline_ns: int) -> list[Candidate]:
-    """All candidates, best first; then splits that are no better than the input, last those of unknown agreement."""
-    ways = without_dominated(weighing.candidates)
-    ranked = rank(ways, link, deadline_ns, 0.0)
-    ranked += rank([c for c in weighing.candidates if c not in ways], link, deadline_ns, 0.0)
-    unknown = [c for c in weighing.candidates if math.isnan(c.agreement)]
-    return ranked + sorted(unknown, key=lambda c: predict(c, link).total.p50_us)
+def _head(record: Record, explanation: Explanation) -> str:
+    winner = explanation.winner
+    late = winner is None or not winner.in_time
+    parts = [
+        f'<p class="kicker">headtail plan</p><h1>{escape(record.name)}</h1>',
+        f'<p class="verdict{" late" if late else ""}">{escape(words.verdict(explanation, record))}</p>',
+    ]
+    if winner is not None:
+        tiles = (
+            ("Middle (p50)", f"{ms(winner.p50_us)} ms", "predicted"),
+            ("99 of 100 (p99)", f"{ms(winner.p99_us)} ms", f"deadline {record.asked.deadline_ms:g} ms"),
+            ("Agreement", share(winner.agreement), f"asked for: {record.asked.min_agreement:g}"),
+            ("Sent for one answer", size(winner.bytes_up) if winner.bytes_up else "nothing", "by the device"),
+        )
+        cells = "".join(f"<div><dt>{a}</dt><dd>{b}<small>{escape(c)}</small></dd></div>" for a, b, c in tiles)
+        parts.append(f'<dl class="tiles">{cells}</dl>')
+        parts.append(paragraph(words.why(explanation)))
+    parts.append(paragraph(f"Asked for: {record.asked}.", "soft"))
+    if record.forced:
+        parts.append(paragraph(f"The routes are forced to {', '.join(record.forced)}, whatever wins.", "soft"))
+    parts += [paragraph(remark) for remark in words.remarks(explanation)]
+    return f"<header>{''.join(parts)}</header>"
 
 
-def _conditions(findings: Findings) -> str:
-    options = findings.study.options
-    rows = [
-        ("deadline", f"{options.deadline_ns / 1e6:g} ms"),
-        ("link", str(options.link)),
-        ("edge", f"this machine, {options.edge_slowdown:g} times slower"),
-        ("frames", f"{options.cadence_hz:g} a second"),
-        ("least agreement", f"{options.min_agreement:g}"),
-        ("agreement is", f"{findings.plan.metric}: {describe(findings.plan.metric)}"),
-        (
-            "data",
-            f"{findings.study.data.label}; {len(findings.study.data.fit)} rows fitted to, "
-            f"{len(findings.study.data.held_out)} others judged by, with {findings.study.found} findings in them",
+def _where(picture: Picture) -> str:
+    asked = picture.record.asked
+    late = "" if all(m.all_in_time for m in picture.maps) else " Hatched: even the best way is late there."
+    winners = {label for regions in picture.maps for label in regions.winners}
+    legend = "".join(
+        f"<li>{letter(mark)}<span>{escape(label)}</span></li>"
+        for mark, label in charts.marked([way.label for way in picture.ways if way.label in winners], picture.marks)
+    )
+    return section(
+        "where",
+        "Which way wins where",
+        paragraph(
+            f"The winner at a deadline of {asked.deadline_ms:g} ms and an agreement of at least {asked.min_agreement:g}, "
+            f"among the ways that were measured. The ring is what was asked for.{late}"
         ),
-        ("forced cuts", ", ".join(options.force_cuts) or "none"),
+        pair(
+            figure(
+                lambda width: charts.rtt_map(picture, width),
+                f"On a device {asked.edge_slowdown:g} times slower than the machine that measured.",
+                "By rate and round trip",
+            ),
+            figure(
+                lambda width: charts.ratio_map(picture, width),
+                f"At a round trip of {asked.link.rtt_ms:g} ms.",
+                "By rate and device",
+            ),
+        ),
+        f'<ul class="legend">{legend}</ul>',
+    )
+
+
+def _changes(explanation: Explanation) -> str:
+    return section(
+        "changes",
+        "What would have to change",
+        paragraph("The nearest value of each condition alone at which another way wins, all else as asked."),
+        plain_table(
+            "Nearest changes", ("condition", "where", "who wins then"), words.changes(explanation), (1, 2), fit=True
+        ),
+    )
+
+
+def _time(picture: Picture) -> str:
+    record, winner = picture.record, picture.explanation.winner
+    figures = [
+        figure(
+            lambda width: charts.latency(picture, width),
+            f"At a round trip of {record.asked.link.rtt_ms:g} ms; letters as in the table of all ways. Whole lines run on "
+            "the device, dashed ones send the input, dotted ones a split. The upright line is the asked rate.",
+            "Latency against the rate of the link",
+        ),
+        figure(
+            lambda width: charts.front(picture, width),
+            "Filled: no other way is at least as good in all three and better in one. Energy is not shown, since nothing "
+            "here measured it.",
+            "Latency, agreement and bytes",
+        ),
     ]
-    notes = "".join(f'<p class="note">{_text(note)}</p>' for note in findings.weighing.notes)
-    return f"<h2>Conditions</h2>{_table(('condition', 'value'), rows, 'facts')}{notes}"
+    if winner is not None:
+        figures.append(
+            figure(
+                lambda width: charts.waterfall(winner, record.asked.deadline_ms, width),
+                "The middle of each stage; the thin bar reaches to p99.",
+                f"Where the time goes: {winner.label}",
+            )
+        )
+    if record.rungs:
+        figures.append(
+            figure(
+                lambda width: charts.ladder(record, width),
+                "The ways to answer on the device that the bundle holds, best first; what the promise rests on.",
+                "The ladder",
+            )
+        )
+    return section("time", "Time, agreement and bytes", pair(*figures))
 
 
-def _candidates(findings: Findings) -> str:
-    weighing, options = findings.weighing, findings.study.options
-    header = ("way", "p50 ms", "p99 ms", "where the time goes", "device ms", "up KB", "down KB", "agreement", "by")
-    lines: list[str] = []
-    candidates = ordered(weighing, options.link, options.deadline_ns)
-    longest = max((predict(c, options.link).total.p50_us for c in candidates), default=1.0)
-    for candidate in candidates:
-        prediction = predict(candidate, options.link)
-        late = prediction.total.p99_us * 1000 > options.deadline_ns
-        kind = "best" if candidate == weighing.best else "kept" if candidate in weighing.routes else ""
-        parts = (prediction.edge_us, prediction.uplink_us, prediction.cloud_us, prediction.downlink_us)
-        cells = [
-            f"<td>{_text(candidate.label)}</td>",
-            f"<td>{prediction.total.p50_us / 1000:.2f}</td>",
-            f'<td class="{"late" if late else ""}">{prediction.total.p99_us / 1000:.2f}</td>',
-            f"<td>{_bar(parts, longest)}</td>",
-            f"<td>{prediction.edge_us / 1000:.2f}</td>",
-            f"<td>{candidate.bytes_up / 1000:.1f}</td>",
-            f"<td>{candidate.bytes_down / 1000:.1f}</td>",
-            f"<td>{'unknown' if math.isnan(candidate.agreement) else f'{candidate.agreement:.3f}'}</td>",
-            f"<td>{'measured' if candidate.measured else 'estimate'}</td>",
-        ]
-        lines.append(f'<tr class="{kind}">{"".join(cells)}</tr>')
-    legend = ", ".join(f'<span style="color:{colour}">■</span> {name}' for name, colour in COLOURS)
-    return (
-        "<h2>All ways, best first</h2><p>On time by p99 first, then agreement, then time. Green is the choice, blue the "
-        "other routes of the plan; a red p99 is past the deadline. Splits that are in nothing better than sending "
-        "the input come after the others. A way whose agreement is unknown would not have won with "
-        f"full agreement, and was not measured. {legend}</p>"
-        f"<table><tr>{''.join(f'<th>{h}</th>' for h in header)}</tr>{''.join(lines)}</table>"
+def _model(picture: Picture) -> str:
+    if not charts.crossings(picture.record, picture.marks):
+        return ""
+    return section(
+        "model",
+        "Where the model may be cut",
+        pair(
+            figure(
+                lambda width: charts.chain(picture, width),
+                "A stem is a place to cut and reaches to the raw size of what crosses there; one with a small head was only "
+                "estimated. Dots with letters are codings that were measured. Below, the segments of this bundle, cut "
+                "where a route needs it.",
+                "What crosses where",
+            ),
+            _comment(picture.record),
+        ),
     )
 
 
-def _elsewhere(findings: Findings) -> str:
-    """Which way would win under other links."""
-    options = findings.study.options
-    usable = [c for c in findings.weighing.candidates if c.measured]
-    rows: list[tuple[str, ...]] = []
-    for rate in RATES_MBIT:
-        best = [
-            next(iter(rank(usable, LinkGuess(rate, rtt), options.deadline_ns, options.min_agreement)), None)
-            for rtt in RTTS_MS
-        ]
-        rows.append((f"{rate:g} Mbit/s", *(c.label if c else "none" for c in best)))
-    return (
-        "<h2>Which way wins where</h2><p>The same deadline and device, by rate and round trip; measured ways only.</p>"
-        + _table(("rate", *(f"{rtt:g} ms" for rtt in RTTS_MS)), rows)
+def _comment(record: Record) -> str:
+    cuts = {way.cut for way in record.ways if way.kind == "split"}
+    measured = sorted({way.cut for way in record.ways if way.kind == "split" and way.measured})
+    told = (
+        f"{len(cuts)} places between the input and the outputs were considered. {len(measured)} of them "
+        f"{'was' if len(measured) == 1 else 'were'} cut, loaded, timed and judged: "
+        f"{', '.join(measured) or 'none'}. The others lose even with the benefit of the doubt."
     )
+    return f"<div><h3>How far it was looked</h3>{paragraph(told)}</div>"
 
 
-def _ladder(findings: Findings) -> str:
-    times = {c.rung: c.head for c in findings.weighing.rungs}
+def _ways(picture: Picture) -> str:
+    record = picture.record
+    asked = record.asked
+    candidates = ordered(record.candidates(asked.edge_slowdown), asked.link, asked.deadline_ns)
+    order = {way.label: number for number, way in enumerate(picture.ways)}
+    candidates.sort(key=lambda c: order.get(c.label, len(order)))
+    shown = candidates[:MAX_ROWS]
+    longest = max((predict(c, asked.link).total.p50_us for c in shown), default=1.0)
+    kept = {record.ways[place].on(1.0).label: "route" for place in record.routes}
+    kept |= {record.ways[place].on(1.0).label: "rung" for place in record.rungs}
+    winner = picture.explanation.winner
     rows = [
-        (r.name, f"{times[r.name].p50_us / 1000:.2f}", f"{times[r.name].p99_us / 1000:.2f}", f"{r.agreement:.3f}")
-        for r in findings.plan.ladder
+        _way(picture, c, longest, kept.get(c.label, ""), winner is not None and c.label == winner.label) for c in shown
     ]
-    return f"<h2>Ladder: ways to answer on the device</h2>{_table(('rung', 'p50 ms', 'p99 ms', 'agreement'), rows)}"
-
-
-def _proof(checks: Iterable[Check]) -> str:
-    rows = [(c.cut, c.coding, str(c.rows), f"{c.value:.2e}" if c.coding == "raw" else f"{c.value:.3f}") for c in checks]
-    return (
-        "<h2>Proof</h2><p>Head and tail of the written files against the model before it was cut: the largest relative "
-        "difference where the coding is exact, else the agreement on held-out data.</p>"
-        + _table(("cut or rung", "coding", "rows", "value"), rows)
+    header = (
+        "way",
+        "p50 ms",
+        "p99 ms",
+        "where the time goes",
+        "device ms",
+        "sent KB",
+        "reply KB",
+        "agreement",
+        "by",
+        "in the plan",
     )
+    more = len(candidates) - len(shown)
+    return section(
+        "ways",
+        "All ways, best first",
+        paragraph(
+            "In time by p99 first, then agreement, then time; splits that are in nothing better than sending the input, and "
+            "estimates, come last." + (f" {more} more are in the record." if more > 0 else "")
+        ),
+        '<ul class="legend" aria-label="colours of the bars">'
+        + "".join(
+            f'<li><span class="bar" style="width:1.6rem"><i class="{kind}" style="width:100%"></i></span>{name}</li>'
+            for kind, name in (("device", "device"), ("link", "link"), ("cloud", "cloud"))
+        )
+        + "</ul>",
+        table("All ways", header, rows, (3, 8, 9)),
+    )
+
+
+def _way(picture: Picture, candidate: Candidate, longest_us: float, kept: str, best: bool) -> str:
+    asked = picture.record.asked
+    prediction = predict(candidate, asked.link)
+    late = prediction.total.p99_us * 1000.0 > asked.deadline_ns
+    unknown = math.isnan(candidate.agreement)
+    parts = (
+        ("device", prediction.edge_us),
+        ("link", prediction.uplink_us + prediction.downlink_us),
+        ("cloud", prediction.cloud_us),
+    )
+    bar = "".join(
+        f'<i class="{kind}" style="width:{100 * us / longest_us:.1f}%"></i>' for kind, us in parts if us > 0.0
+    )
+    told = ", ".join(f"{kind} {ms(us)} ms" for kind, us in parts if us > 0.0)
+    cells = (
+        f'<td>{letter(picture.marks.get(candidate.label))}<span class="way">{escape(candidate.label)}</span></td>',
+        f"<td>{ms(prediction.total.p50_us)}</td>",
+        f"<td{' class=late' if late else ''}>{ms(prediction.total.p99_us)}{' late' if late else ''}</td>",
+        f'<td class="l"><span class="bar" role="img" aria-label="{told}">{bar}</span></td>',
+        f"<td>{ms(prediction.edge_us)}</td>",
+        f"<td>{candidate.bytes_up / 1000:.1f}</td>",
+        f"<td>{candidate.bytes_down / 1000:.1f}</td>",
+        f"<td>{'unknown' if unknown else share(candidate.agreement)}</td>",
+        f'<td class="l">{"measured" if candidate.measured else "estimate"}</td>',
+        f'<td class="l">{"chosen" if best else kept}</td>',
+    )
+    return f"<tr{' class=best' if best else ''}>{''.join(cells)}</tr>"
+
+
+def _files(record: Record, plan: Plan) -> str:
+    pairs = compared(record, plan)
+    drawn = ""
+    if pairs:
+        drawn = pair(
+            figure(
+                lambda width: draw_ratios(pairs, "Measured against predicted", width),
+                "Parts of the bundle's own files, timed once more after they were written, against what the weighing "
+                "expected. The band is a tenth to either side of 1.",
+                "Predicted and measured",
+            ),
+            f"<div><h3>Proof</h3>{_proofs(record.proofs)}</div>",
+        )
+    else:
+        drawn = _proofs(record.proofs)
+    return section("files", "The files that were written", drawn, *(_profile(profile) for profile in plan.profiles))
+
+
+def _proofs(proofs: Iterable[Proven]) -> str:
+    rows = [(p.what, p.coding, str(p.rows), f"{p.value:.1e}" if p.exact else share(min(1.0, p.value))) for p in proofs]
+    return paragraph(
+        "Head and tail of the written files against the model before it was cut: the largest relative difference where "
+        "nothing is lost, else the agreement on held-out data.",
+        "soft",
+    ) + plain_table("Proof", ("cut or rung", "coding", "rows", "value"), rows, (1,))
 
 
 def _profile(profile: Profile) -> str:
     rows = [
-        (f"{r.program}: {r.first} to {r.last}", str(r.batch), f"{r.p50_us / 1000:.2f}", f"{r.p99_us / 1000:.2f}")
+        (f"program {r.program}, cut {r.first} to {r.last}", str(r.batch), ms(r.p50_us), ms(r.p99_us))
         for r in profile.ranges
     ]
     codecs = [
         (f"cut {c.cut} as {c.coding}", f"{c.encode_us / 1000:.3f}", f"{c.decode_us / 1000:.3f}") for c in profile.codecs
     ]
+    told = (
+        f"{profile.device}, {profile.provider}, threads: {profile.threads}, slowed {profile.slowdown:g} times, at "
+        f"{profile.cadence_hz:g} Hz."
+    )
     return (
-        f"<h2>Profile of the {profile.side}</h2><p>{_text(profile.device)}, {profile.provider}, threads: {profile.threads}, "
-        f"slowed {profile.slowdown:g} times, at {profile.cadence_hz:g} Hz.</p>"
-        + _table(("program: segments", "rows", "p50 ms", "p99 ms"), rows)
-        + "<br>"
-        + _table(("coding", "encode ms", "decode ms"), codecs)
+        f"<h3>Profile of the {profile.side}</h3>{paragraph(told, 'soft')}"
+        + plain_table(f"Times of the {profile.side}", ("what runs", "rows", "p50 ms", "p99 ms"), rows)
+        + plain_table(f"Codings of the {profile.side}", ("coding", "encode ms", "decode ms"), codecs)
     )
 
 
-def _machine(findings: Findings) -> str:
-    plan = findings.plan
-    rows = [
-        ("processor", device_name()),
-        ("system", platform.platform()),
-        ("python", platform.python_version()),
-        *((name, library_version(name)) for name in PACKAGES),
+def _conditions(record: Record, plan: Plan) -> str:
+    asked, data = record.asked, record.data
+    rows = (
+        ("deadline", f"{asked.deadline_ms:g} ms"),
+        ("link", str(asked.link)),
+        ("device", f"this machine, {asked.edge_slowdown:g} times slower"),
+        ("frames", f"{record.cadence_hz:g} a second"),
+        ("least agreement", f"{asked.min_agreement:g}"),
+        ("agreement is", f"{record.metric}: {record.metric_means}"),
+        (
+            "data",
+            f"{data.label}; {data.rows_fitted} rows fitted to, {data.rows_judged} others judged by, with {data.findings} "
+            "findings in them",
+        ),
+        ("forced cuts", ", ".join(record.forced) or "none"),
+        ("the plan says", plan.chosen),
+    )
+    notes = "".join(f"<li>{escape(note)}</li>" for note in record.notes)
+    return section(
+        "conditions",
+        "Conditions and data",
+        facts("Conditions", rows),
+        f'<ul class="notes">{notes}</ul>' if notes else "",
+    )
+
+
+def _machine(record: Record, plan: Plan) -> str:
+    machine = record.machine
+    rows = (
+        ("processor", machine.processor),
+        ("system", machine.system),
+        ("python", machine.python),
+        *machine.packages.items(),
         ("model", plan.model),
         ("opset, IR", f"{plan.opset}, {plan.ir_version}"),
         ("contract", contract_digest(plan)),
         ("rows may be joined", f"up to {plan.max_batch}" if plan.batchable else "no"),
-        ("seed", str(findings.study.options.seed)),
-        ("made in", f"{findings.seconds:.1f} s"),
-    ]
-    return f"<h2>Machine and versions</h2>{_table(('what', 'value'), rows, 'facts')}"
-
-
-def _bar(parts_us: Sequence[float], longest_us: float) -> str:
-    widths = [100.0 * part / max(longest_us, 1e-9) for part in parts_us]
-    pieces = [
-        f'<i style="width:{width:.1f}%;background:{colour}"></i>'
-        for width, (_, colour) in zip(widths, COLOURS, strict=True)
-    ]
-    return f'<span class="bar">{"".join(pieces)}</span>'
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") -> str:
-    head = "".join(f"<th>{_text(cell)}</th>" for cell in header)
-    body = "".join(f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f'<table class="{kind}"><tr>{head}</tr>{body}</table>'
-
-
-def _text(value: str) -> str:
-    return html.escape(value)
+        ("threads, seed", f"{record.threads}, {record.seed}"),
+        ("made in", f"{record.seconds:.1f} s{', quickly' if record.quick else ''}"),
+    )
+    return section("machine", "Machine and versions", facts("Machine and versions", rows))

@@ -10,11 +10,11 @@ them was rejected: a model of 300 cuts would take an hour, for ways that lose ev
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from partitioner.calibration import is_image
-from partitioner.choose import acceptable, choose_routes, choose_rungs, explain, rank, without_dominated
+from partitioner.choose import acceptable, choose_routes, choose_rungs, contenders, explain, rank, without_dominated
 from partitioner.cost import Candidate
 from partitioner.ladder import LowerRung, default_resolutions, judge, lower_rungs
 from partitioner.study import Progress, Study
@@ -58,6 +58,13 @@ def begin_weighing(study: Study, progress: Progress) -> Begun:
     table = Table(study, tuple(lower), warm_up(study))
     progress("timing the whole model, the rungs and the input's codings at the stream's pace")
     table.start()
+    if study.inner:
+        progress("searching among all cuts")
+        places = table.search()
+        notes.append(
+            f"of all cuts of {places.groups} groups of operators, {places.solves} minimum cuts at rates near the stated one "
+            f"gave {len(places.cuts)} of several tensors that may win"
+        )
     return Begun(table, tuple(notes))
 
 
@@ -72,7 +79,7 @@ def weigh(study: Study, begun: Begun, progress: Progress) -> Weighing:
     if not study.forced:
         _look_at_winners(study, table, progress)
     candidates = table.candidates()
-    best, routes = _choose(study, candidates)
+    best, routes = _choose(study, table, candidates)
     sentence = explain(best, [c for c in candidates if c.measured], options.link, options.deadline_ns)
     if study.forced:
         sentence += f"; the routes are forced to {', '.join(dict.fromkeys(cut.name for cut in study.forced))}"
@@ -115,7 +122,7 @@ def _rungs(study: Study, progress: Progress) -> tuple[list[LowerRung], list[str]
 def _look_at_winners(study: Study, table: Table, progress: Progress) -> None:
     """Measure those that would win with the benefit of the doubt, and the best split in any case, for the report."""
     options = study.options
-    by_name = {cut.name: cut for cut in study.inner}
+    by_name = {cut.name: cut for cut in table.inner}
     while len(table.loaded) - 1 < study.effort.finalists:
         hopeful = [
             replace(c, agreement=1.0 if math.isnan(c.agreement) else c.agreement, measured=True)
@@ -131,18 +138,29 @@ def _look_at_winners(study: Study, table: Table, progress: Progress) -> None:
         table.look(by_name[names[0]])
 
 
-def _choose(study: Study, candidates: Sequence[Candidate]) -> tuple[Candidate | None, list[Candidate]]:
+def _choose(study: Study, table: Table, candidates: Sequence[Candidate]) -> tuple[Candidate | None, list[Candidate]]:
     """The best way and the routes to keep; where cuts are forced, those and nothing else."""
     options = study.options
+    forced = {cut.name for cut in study.forced}
+    ranked = rank(
+        contenders(candidates, options.min_agreement, forced), options.link, options.deadline_ns, options.min_agreement
+    )
+    best = next(iter(ranked), None)
+    if forced:
+        return best, [c for c in ranked if c.cut in forced]
     usable = [c for c in candidates if c.measured and acceptable(c, options.min_agreement)]
-    if study.forced:
-        names = {cut.name for cut in study.forced}
-        routes = rank([c for c in usable if c.cut in names], options.link, options.deadline_ns, options.min_agreement)
-        ways = [*routes, *(c for c in usable if c.kind == "device")]
-        return next(iter(rank(ways, options.link, options.deadline_ns, options.min_agreement)), None), routes
-    ways = without_dominated(usable)
-    best = next(iter(rank(ways, options.link, options.deadline_ns, options.min_agreement)), None)
-    return best, choose_routes(usable, options.link, options.deadline_ns, options.min_agreement)
+    routes = choose_routes(usable, options.link, options.deadline_ns, options.min_agreement)
+    return best, _nested(routes, {name: loaded.cut.nodes for name, loaded in table.loaded.items()})
+
+
+def _nested(routes: Sequence[Candidate], nodes: Mapping[str, Set[int]]) -> list[Candidate]:
+    """The routes whose cuts hold or are held by those of all better ones: segments are the parts of a chain of cuts."""
+    kept: list[Candidate] = []
+    for route in routes:
+        mine = nodes[route.cut]
+        if all(mine <= nodes[other.cut] or nodes[other.cut] <= mine for other in kept):
+            kept.append(route)
+    return kept
 
 
 def _doubts(study: Study, table: Table) -> list[str]:

@@ -163,9 +163,11 @@ def test_the_packages_of_headtail_define_the_verbs_of_the_manual() -> None:
         "demo",
         "doctor",
         "edge",
+        "explain",
         "inspect",
         "plan",
         "replay",
+        "report",
         "sim",
         "verify",
     ]

@@ -1,0 +1,112 @@
+"""`headtail explain`: what a bundle's record says under given conditions, as text or as JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from partitioner import explain_words as words
+from partitioner.conditions import TITLES, Conditions, check_conditions, parse_span, show_value
+from partitioner.explain import STAGES, Explanation, explain
+from partitioner.options import parse_duration, parse_link
+from partitioner.record import Record
+from partitioner.record_file import read_record
+from partitioner.words import ms, share
+
+
+def main(
+    plan: Annotated[Path, typer.Argument(help="The bundle, NAME.plan.")],
+    link: Annotated[str | None, typer.Option(help="Rate and round trip to the cloud, such as 50mbit,20ms.")] = None,
+    edge_slowdown: Annotated[
+        float | None, typer.Option(help="How many times slower than the measuring machine the device is.")
+    ] = None,
+    deadline: Annotated[str | None, typer.Option(help="When an answer is due, such as 20ms.")] = None,
+    min_agreement: Annotated[float | None, typer.Option(help="The least agreement with the whole model.")] = None,
+    what_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Who wins over a range of one condition: link.rate=10..1000mbit, link.rtt=1..50ms, edge-slowdown=1..16, "
+            "deadline=5..100ms or min-agreement=0.5..1; may be repeated."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as JSON.")] = False,
+) -> None:
+    """Say which way of a plan wins under these conditions, why, and what would have to change for another to win.
+
+    What is not given is as the plan was asked for. Nothing is measured again, and no model is loaded.
+    """
+    spans = [parse_span(text) for text in what_if or ()]
+    given_link = None if link is None else parse_link(link)
+    given_ns = None if deadline is None else parse_duration(deadline)
+    _, record = read_record(plan)
+    asked = record.asked
+    conditions = Conditions(
+        link=asked.link if given_link is None else given_link,
+        edge_slowdown=asked.edge_slowdown if edge_slowdown is None else edge_slowdown,
+        deadline_ns=asked.deadline_ns if given_ns is None else given_ns,
+        min_agreement=asked.min_agreement if min_agreement is None else min_agreement,
+    )
+    explanation = explain(record, check_conditions(conditions), spans)
+    if as_json:
+        typer.echo(msgspec.json.format(msgspec.json.encode(explanation), indent=1))
+        return
+    _show(Console(markup=False, highlight=False), explanation, record)
+
+
+def _show(console: Console, explanation: Explanation, record: Record) -> None:
+    asked = "as the plan was asked for" if explanation.asked else "not what the plan was asked for"
+    console.print(f"{explanation.name}: {words.verdict(explanation, record)}", style="bold")
+    if explanation.winner is not None:
+        console.print(words.why(explanation))
+    console.print(f"Under {explanation.conditions} ({asked}).\n")
+    if explanation.standings:
+        console.print(_standings(explanation))
+    changes = _table("Another way wins where one condition changes", ("condition", "where", "who wins then"))
+    for row in words.changes(explanation):
+        changes.add_row(*row)
+    console.print(changes)
+    for part in explanation.what_if:
+        over = _table(f"Who wins by {TITLES[part.axis]}", ("from", "to", "who wins"))
+        for interval in part.intervals:
+            ends = (show_value(part.axis, interval.low), show_value(part.axis, interval.high))
+            over.add_row(*ends, words.winner_of(interval.winner, interval.in_time))
+        console.print(over)
+    console.print(words.split(explanation))
+    for remark in words.remarks(explanation):
+        console.print(f"note: {remark}")
+
+
+def _standings(explanation: Explanation) -> Table:
+    """The winner and the runners-up, stage by stage; a stage that nobody has is left out."""
+    standings = explanation.standings
+    used = [i for i in range(len(STAGES)) if any(s.stages.parts()[i] > 0.0 for s in standings)]
+    table = _table(
+        "Ways, best first; the middle of each stage in ms",
+        ("way", "p50", "p99", *(STAGES[i] for i in used), "up KB", "agrees", "why not"),
+        texts={"way", "why not"},
+    )
+    for standing in standings:
+        parts = standing.stages.parts()
+        table.add_row(
+            standing.label,
+            ms(standing.p50_us),
+            ms(standing.p99_us),
+            *(ms(parts[i]) if parts[i] > 0.0 else "-" for i in used),
+            f"{standing.bytes_up / 1000:.1f}",
+            share(standing.agreement),
+            words.reason(standing, standings[0]),
+        )
+    return table
+
+
+def _table(title: str, header: tuple[str, ...], texts: set[str] | None = None) -> Table:
+    table = Table(title=title, title_justify="left", title_style="", box=None, padding=(0, 1), pad_edge=False)
+    for name in header:
+        left = texts is None or name in texts
+        table.add_column(name, justify="left" if left else "right", overflow="fold", header_style="bold")
+    return table
