@@ -13,13 +13,9 @@ from pathlib import Path
 import onnx
 from onnx import GraphProto, TensorProto, helper
 
+from partitioner.graph.model import SHARING_A_BYTE
 from partitioner.graph.walk import bodies
 from shared.errors import ModelError
-
-SHARING_A_BYTE = frozenset(
-    number for name, number in TensorProto.DataType.items() if name in {"UINT4", "INT4", "FLOAT4E2M1", "UINT2", "INT2"}
-)
-"""Element types of which several share a byte; the length of what holds them is left to the libraries."""
 
 COMPLEX = frozenset({TensorProto.COMPLEX64, TensorProto.COMPLEX128})
 """Element types that are written as two numbers."""
@@ -70,7 +66,7 @@ def check_elements(proto: onnx.ModelProto, path: Path) -> None:
             raise ModelError(f"{what}: expected no size below zero")
         if tensor.data_type == TensorProto.UNDEFINED or tensor.data_type not in TensorProto.DataType.values():
             raise ModelError(f"{what} has element type {tensor.data_type}, which is none")
-        if tensor.data_type in SHARING_A_BYTE:
+        if tensor.data_type in SHARING_A_BYTE:  # their number is left to the libraries
             continue
         if tensor.HasField("raw_data"):
             held, needed, unit = len(tensor.raw_data), _bytes_of(tensor), "bytes"

@@ -16,6 +16,12 @@ ROW_AXIS = "N"
 """Name of the first axis of inputs and outputs of a batchable graph."""
 
 
+SHARING_A_BYTE = frozenset(
+    number for name, number in TensorProto.DataType.items() if name in {"UINT4", "INT4", "FLOAT4E2M1", "UINT2", "INT2"}
+)
+"""Element types of which several share a byte."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Model:
     """A graph in memory. `proto` is never changed in place once it is in here: passes copy.
@@ -72,11 +78,11 @@ def _dims(tensor: TensorProto) -> list[int]:
 
 
 def tensor_bytes(tensor: TensorProto) -> int:
-    """Bytes of an initializer's elements."""
-    if tensor.HasField("raw_data"):
-        return len(tensor.raw_data)
+    """Bytes of an initializer's elements, taken from type and shape where they tell: to ask for the elements copies them."""
     if tensor.data_type == TensorProto.STRING:
         return sum(len(s) for s in tensor.string_data)
+    if tensor.data_type in SHARING_A_BYTE and tensor.HasField("raw_data"):
+        return len(tensor.raw_data)
     return math.prod(_dims(tensor)) * helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
 
 

@@ -56,6 +56,8 @@ class _Options(Protocol):
     inter_op_num_threads: int
     log_severity_level: int
     optimized_model_filepath: str
+    enable_profiling: bool
+    profile_file_prefix: str
 
     def add_session_config_entry(self, key: str, value: str) -> None: ...
 
@@ -74,10 +76,12 @@ def open_session(
     optimisation: Optimisation = "all",
     save_to: Path | None = None,
     fold_constants: bool = True,
+    profile_to: Path | None = None,
 ) -> Session:
     """A session without spinning threads.
 
     `save_to` writes the graph as optimised; without `fold_constants` operators that depend on weights alone are left.
+    `profile_to` begins the name of the file to which the runtime writes how long each of its kernels took.
 
     Raises:
         ModelError: the runtime refuses the model, or does not run it on the provider asked for.
@@ -87,6 +91,9 @@ def open_session(
         raise ModelError(f"{name}: {provider} is not installed; there is {', '.join(providers())}")
     kept = [] if fold_constants else ["ConstantFolding"]
     options = _options(threads, optimisation, save_to)
+    if profile_to is not None:
+        options.enable_profiling = True
+        options.profile_file_prefix = str(profile_to)
     try:
         if isinstance(model, Path):
             session = _create(str(model), options, provider, kept)
