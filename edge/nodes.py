@@ -312,7 +312,7 @@ class Nodes:
 
     def _return(self, node: Node, now: int) -> None:
         if not node.was_lost:
-            node.state = State.UP
+            node.state = State.PAUSED if now < node.return_at else State.UP
             return
         low, high = self._link.return_pause_ms
         node.state = State.PAUSED

@@ -117,6 +117,21 @@ def test_what_is_out_at_a_node_is_lost_where_another_incarnation_of_it_answers()
     assert node.state is State.PAUSED
 
 
+def test_a_pause_after_a_loss_is_kept_over_a_new_connection() -> None:
+    nodes, node = make_nodes()
+    nodes.connected("n1/data", MS)
+    welcome(nodes, node, 2 * MS)
+    nodes.disconnected("n1/data")
+    nodes.connected("n1/data", 3 * MS)
+    welcome(nodes, node, 4 * MS)
+    assert node.state is State.PAUSED
+    nodes.connected("n1/data", 5 * MS)
+    welcome(nodes, node, 6 * MS)
+    assert node.state is State.PAUSED
+    nodes.tick(node.return_at)
+    assert node.state is State.UP
+
+
 def test_an_answer_to_a_probe_of_an_earlier_process_says_nothing_of_clocks() -> None:
     nodes, node = make_nodes()
     nodes.connected("n1/probe", 10 * MS)
