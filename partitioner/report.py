@@ -195,7 +195,7 @@ def _ways(picture: Picture) -> str:
     order = {way.label: number for number, way in enumerate(picture.ways)}
     candidates.sort(key=lambda c: order.get(c.label, len(order)))
     shown = candidates[:MAX_ROWS]
-    longest = max((predict(c, asked.link).total.p50_us for c in shown), default=1.0)
+    longest = max([1.0, *(predict(way, asked.link).total.p50_us for way in picture.ways)])
     kept = {record.ways[place].on(1.0).label: "route" for place in record.routes}
     kept |= {record.ways[place].on(1.0).label: "rung" for place in record.rungs}
     winner = picture.explanation.winner
@@ -204,6 +204,7 @@ def _ways(picture: Picture) -> str:
     ]
     header = (
         "way",
+        "in the plan",
         "p50 ms",
         "p99 ms",
         "where the time goes",
@@ -212,7 +213,6 @@ def _ways(picture: Picture) -> str:
         "reply KB",
         "agreement",
         "by",
-        "in the plan",
     )
     more = len(candidates) - len(shown)
     return section(
@@ -220,7 +220,8 @@ def _ways(picture: Picture) -> str:
         "All ways, best first",
         paragraph(
             "In time by p99 first, then agreement, then time; splits that are in nothing better than sending the input, and "
-            "estimates, come last." + (f" {more} more are in the record." if more > 0 else "")
+            "estimates, come last. The bars end at the slowest measured way."
+            + (f" {more} more are in the record." if more > 0 else "")
         ),
         '<ul class="legend" aria-label="colours of the bars">'
         + "".join(
@@ -228,7 +229,7 @@ def _ways(picture: Picture) -> str:
             for kind, name in (("device", "device"), ("link", "link"), ("cloud", "cloud"))
         )
         + "</ul>",
-        table("All ways", header, rows, (3, 8, 9)),
+        table("All ways", header, rows, (1, 4, 9)),
     )
 
 
@@ -248,6 +249,7 @@ def _way(picture: Picture, candidate: Candidate, longest_us: float, kept: str, b
     told = ", ".join(f"{kind} {ms(us)} ms" for kind, us in parts if us > 0.0)
     cells = (
         f'<td>{letter(picture.marks.get(candidate.label))}<span class="way">{escape(candidate.label)}</span></td>',
+        f'<td class="l">{"chosen" if best else kept}</td>',
         f"<td>{ms(prediction.total.p50_us)}</td>",
         f"<td{' class=late' if late else ''}>{ms(prediction.total.p99_us)}{' late' if late else ''}</td>",
         f'<td class="l"><span class="bar" role="img" aria-label="{told}">{bar}</span></td>',
@@ -256,7 +258,6 @@ def _way(picture: Picture, candidate: Candidate, longest_us: float, kept: str, b
         f"<td>{candidate.bytes_down / 1000:.1f}</td>",
         f"<td>{'unknown' if unknown else share(candidate.agreement)}</td>",
         f'<td class="l">{"measured" if candidate.measured else "estimate"}</td>',
-        f'<td class="l">{"chosen" if best else kept}</td>',
     )
     return f"<tr{' class=best' if best else ''}>{''.join(cells)}</tr>"
 
@@ -276,7 +277,9 @@ def _files(record: Record, plan: Plan) -> str:
         )
     else:
         drawn = _proofs(record.proofs)
-    return section("files", "The files that were written", drawn, *(_profile(profile) for profile in plan.profiles))
+    return section(
+        "files", "The files that were written", drawn, *(_profile(profile, plan) for profile in plan.profiles)
+    )
 
 
 def _proofs(proofs: Iterable[Proven]) -> str:
@@ -288,13 +291,20 @@ def _proofs(proofs: Iterable[Proven]) -> str:
     ) + plain_table("Proof", ("cut or rung", "coding", "rows", "value"), rows, (1,))
 
 
-def _profile(profile: Profile) -> str:
+def _profile(profile: Profile, plan: Plan) -> str:
+    names = [cut.name for cut in plan.cuts]
     rows = [
-        (f"program {r.program}, cut {r.first} to {r.last}", str(r.batch), ms(r.p50_us), ms(r.p99_us))
+        (
+            f"{names[r.first]} to {names[r.last]}" if r.program == 0 else plan.programs[r.program].name,
+            str(r.batch),
+            ms(r.p50_us),
+            ms(r.p99_us),
+        )
         for r in profile.ranges
     ]
     codecs = [
-        (f"cut {c.cut} as {c.coding}", f"{c.encode_us / 1000:.3f}", f"{c.decode_us / 1000:.3f}") for c in profile.codecs
+        (f"{names[c.cut]} as {c.coding}", f"{c.encode_us / 1000:.3f}", f"{c.decode_us / 1000:.3f}")
+        for c in profile.codecs
     ]
     told = (
         f"{profile.device}, {profile.provider}, threads: {profile.threads}, slowed {profile.slowdown:g} times, at "

@@ -29,7 +29,8 @@ body{
 main{max-width:1120px;margin:0 auto;padding:2.2rem 1.25rem 4rem}
 h1{font-size:2rem;line-height:1.2;margin:.1rem 0 1.2rem;overflow-wrap:anywhere}
 h2{font-size:1.3rem;line-height:1.3;margin:3rem 0 .4rem}
-h3{font-size:1rem;margin:0 0 .5rem}
+h3{font-size:1rem;margin:1.8rem 0 .5rem}
+.pair h3{margin-top:0}
 p{margin:.4rem 0 .8rem;max-width:75ch}
 .kicker{margin:0;color:var(--soft);font-size:.85rem;letter-spacing:.06em;text-transform:uppercase}
 .soft,figcaption{color:var(--soft);font-size:.9rem}
@@ -60,8 +61,8 @@ tbody th{font-weight:400}
 tr.best>*{background:var(--goodbg)}
 td.late{color:var(--bad)}
 .facts th{color:var(--soft);width:11rem;vertical-align:top}
-.bar{display:flex;height:.8rem;width:13rem}
-.bar i{display:block;height:100%;border-right:1px solid var(--paper)}
+.bar{display:flex;overflow:hidden;height:.8rem;width:11rem}
+.bar i{flex:none;display:block;height:100%;border-right:1px solid var(--paper)}
 .legend{list-style:none;display:flex;flex-wrap:wrap;gap:.35rem 1.4rem;padding:0;margin:1rem 0 0;font-size:.9rem}
 .legend li{display:flex;align-items:center;gap:.5rem;min-width:0}
 .legend span,td span.way{overflow-wrap:anywhere}
@@ -134,6 +135,8 @@ line.asked{stroke:var(--ink);stroke-dasharray:1 3}
   .wide{display:none}
   .narrow{display:block}
   .fit table{table-layout:fixed}
+  .fit th:first-child{width:26%}
+  .fit th:last-child{width:42%}
   .fit th,.fit td{white-space:normal;overflow-wrap:anywhere;padding:.4rem .5rem}
   .facts th{width:7.5rem}
   .facts th,.facts td{white-space:normal;padding:.4rem .6rem}
@@ -143,9 +146,15 @@ line.asked{stroke:var(--ink);stroke-dasharray:1 3}
   @page{margin:14mm}
   body{font-size:10.5pt;print-color-adjust:exact;-webkit-print-color-adjust:exact}
   main{padding:0;max-width:none}
-  h2{break-after:avoid;margin-top:1.6rem}
+  h1{font-size:18pt;margin-bottom:.6rem}
+  h2,h3{break-after:avoid}
+  h2{font-size:13pt;margin-top:1.3rem}
+  .verdict{font-size:12pt;padding:.6rem .9rem}
+  .tiles dd{font-size:13pt}
   figure,.tiles,.verdict,tr{break-inside:avoid}
-  .pair{grid-template-columns:minmax(0,1fr)}
+  .pair{grid-template-columns:repeat(2,minmax(0,1fr));gap:1rem}
+  .wide{display:none}
+  .narrow{display:block}
   .scroll{overflow:visible;border:0}
   th,td{padding:.25rem .4rem;white-space:normal}
   table{font-size:8pt}

@@ -15,7 +15,11 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from partitioner.build import Made, make, make_all, make_plan
+from partitioner.cost import predict
+from partitioner.explain import explain
 from partitioner.options import LinkGuess, PlanOptions
+from partitioner.record_file import read_record
+from partitioner.report import render
 from shared.bundle import load_bundle
 from shared.codecs import frame_bounds
 from shared.errors import ModelError, UserError
@@ -253,6 +257,21 @@ def test_the_report_stands_alone_and_tells_all(forced: Made) -> None:
         assert words in text
     for outside in ("<script", "http://", "https://", "src=", "<link"):
         assert outside not in text
+
+
+def test_the_record_explains_the_plan_as_it_was_chosen(slow_device: Made, forced: Made) -> None:
+    for made in (slow_device, forced):
+        _, record = read_record(made.path)
+        explanation = explain(record, record.asked)
+        best, winner = made.weighing.best, explanation.winner
+        assert best is not None
+        assert winner is not None
+        assert winner.label == best.label
+        assert winner.p99_us == pytest.approx(predict(best, record.asked.link).total.p99_us)
+        assert len(record.ways) == len(made.weighing.candidates)
+        assert [record.ways[place].cut for place in record.routes] == [route.cut for route in made.weighing.routes]
+        assert (made.path / REPORT_FILE).read_text() == render(record, made.plan)
+    assert read_record(forced.path)[1].forced == ("r1", "r2")
 
 
 def test_a_second_plan_takes_the_place_of_the_first(place: Path) -> None:

@@ -19,7 +19,7 @@ from shared.bundle import load_bundle
 BROWSER = find_browser()
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium: apt-get install chromium lets these tests run")
 
-PHONE, DESK, PAPER = 390, 1280, 718
+PHONE, DESK, PAPER = 390, 1280, 688
 VIEWS = (
     (PHONE, "light", "screen"),
     (PHONE, "dark", "screen"),

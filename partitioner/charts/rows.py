@@ -15,7 +15,7 @@ WORDS = 178.0
 BAR = 14.0
 ROW = 27.0
 TALL_ROW = 40.0
-HEAD, FOOT = 24.0, 40.0
+HEAD, FOOT = 30.0, 40.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def draw_rows(rows: Sequence[Row], deadline_ms: float, title: str, width: float)
     parts.append(line(due, inside.top - 4.0, due, inside.bottom, "due"))
     words = f"deadline {deadline_ms:g} ms"
     half = text_width(words) / 2
-    parts.append(text(min(max(due, half + 2.0), width - half - 2.0), inside.top - 9.0, words, "middle", "due"))
+    parts.append(text(min(max(due, half + 2.0), width - half - 2.0), inside.top - 12.0, words, "middle", "due"))
     parts.append(text((inside.left + inside.right) / 2, inside.bottom + 34.0, "ms", "middle", "title"))
     for number, row in enumerate(rows):
         top = inside.top + number * step

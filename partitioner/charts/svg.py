@@ -44,7 +44,7 @@ def rect(x: float, y: float, width: float, height: float, class_: str, **attribu
 
 def path(points: list[tuple[float, float]], close: bool = False) -> str:
     """The data of a path through these points."""
-    return "M" + "L".join(f"{x:.2f} {y:.2f}" for x, y in points) + ("Z" if close else "")
+    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points) + ("Z" if close else "")
 
 
 def drawing(width: float, height: float, title: str, description: str, *parts: str) -> str:
