@@ -2,9 +2,9 @@
 
 int8 scales are fitted to one set, agreement is measured on the other; a number measured on what it was fitted to means
 nothing. Users bring few images, so each gives many rows: seeded crops at seeded scales, but all of one image on one
-side, since two crops of one picture are almost the same data. Which side an image goes to follows how much the whole
-model finds in it, held-out first in each pair: a split by chance can leave the held-out side without a single
-detection, and then nothing is measured at all.
+side, since two crops of one picture are almost the same data; what is given twice counts once. Which side an image goes
+to follows how much the whole model finds in it, held-out first in each pair: a split by chance can leave the held-out
+side without a single detection, and then nothing is measured at all.
 
 Without data of the user's there is only seeded synthetic input. It serves to time and to prove exact ways, and is never
 used to fit or to judge a lossy one: a network's answers to noise tell nothing about its answers to the world.
@@ -13,7 +13,6 @@ used to fit or to judge a lossy one: a network's answers to noise tell nothing a
 from __future__ import annotations
 
 import math
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,15 +21,14 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from partitioner.calibration_rows import MAX_BYTES, Row, call_rows, digest, most_rows, read_rows
+from partitioner.extensions import names_function
+from partitioner.labels import Label, class_folders, read_labels
 from shared.errors import UserError
 from shared.request import Array, TensorSpec
 
-Row = tuple[Array, ...]
-"""One row of cut 0's tensors, in the plan's order."""
-
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff"})
 MAX_IMAGES = 256
-MAX_ROWS = 4096
 SMALLEST_CROP = 0.4
 ALIKE = 0.4
 """Share of the rows that goes to all images alike; the rest goes where the model finds something, or an agreement on
@@ -42,12 +40,14 @@ _Bytes = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where rows come from: images of any size, or rows as they are. `real` is False for the built-in data."""
+    """Where rows come from: images of any size, or rows as they are. `real` is False for the built-in data. `labels` are the
+    user's, one for each source, or none at all."""
 
     label: str
     images: tuple[_Bytes, ...]
     rows: tuple[Row, ...]
     real: bool
+    labels: tuple[Label, ...] = ()
 
     def __len__(self) -> int:
         return len(self.images) or len(self.rows)
@@ -55,27 +55,39 @@ class Sources:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Rows to fit to and rows to judge by. `label` tells a person what they are."""
+    """Rows to fit to and rows to judge by. `label` tells a person what they are. `labels` are those of the held-out rows, one
+    for each, where the user gave them."""
 
     label: str
     fit: tuple[Row, ...]
     held_out: tuple[Row, ...]
     real: bool
+    labels: tuple[Label, ...] = ()
 
 
-def load_sources(path: Path | None, inputs: Sequence[TensorSpec], seed: int) -> Sources:
-    """Sources from a folder of images, from an `.npz` with an array of rows for each input, or built in.
+def load_sources(path: Path | None, inputs: Sequence[TensorSpec], seed: int, labels: Path | None = None) -> Sources:
+    """Sources from a folder of images, from an `.npz` with an array of rows for each input, from a function `module:function`
+    that yields rows (`partitioner.calibration_rows`), or built in.
 
-    Images serve only a model whose single input is a uint8 image of shape (1, height, width, 3). Raises `UserError`.
+    Images serve only a model whose single input is a uint8 image of shape (1, height, width, 3). `labels` is an `.npz` with
+    one entry for each row, or the folder of images itself, where its folders are named by classes (`partitioner.labels`).
+    Raises `UserError`.
     """
     if path is None:
+        if labels is not None:
+            raise UserError(f"labels {labels}: there is no --calibration that they could be of")
         return Sources(SYNTHETIC, (), tuple(synthetic_row(inputs, seed + i) for i in range(32)), real=False)
     if path.is_dir():
-        return _load_images(path, inputs)
+        return _distinct(_load_images(path, inputs, labels))
     if path.suffix == ".npz":
-        return _load_rows(path, inputs)
-    what = "neither a folder of images nor an .npz file" if path.exists() else "no such file or folder"
-    raise UserError(f"calibration {path}: {what}")
+        rows, name = read_rows(path, inputs), path.name
+    elif not path.exists() and names_function(str(path)):
+        rows, name = call_rows(str(path), inputs), str(path)
+    else:
+        what = "neither a folder of images nor an .npz file" if path.exists() else "no such file or folder"
+        raise UserError(f"calibration {path}: {what}")
+    known = () if labels is None else read_labels(labels, len(rows), more=len(rows) == most_rows(inputs))
+    return _distinct(Sources(f"{len(rows)} rows of {name}", (), rows, real=True, labels=known))
 
 
 def probe_rows(sources: Sources, inputs: Sequence[TensorSpec], seed: int, crops: int) -> list[list[Row]]:
@@ -100,7 +112,7 @@ def divide(
     sets: list[tuple[Row, ...]] = []
     for members, wanted in zip(sides, (fit, held_out), strict=True):
         if sources.images:
-            counts = _shares([evidence[index] for index in members], wanted)
+            counts = _counts(sources, [evidence[index] for index in members], wanted)
             rows = [
                 row
                 for index, count in zip(members, counts, strict=True)
@@ -109,7 +121,15 @@ def divide(
         else:
             rows = [sources.rows[index] for index in members][:wanted]
         sets.append(tuple(rows))
-    return Calibration(sources.label, sets[0], sets[1], sources.real)
+    labels = tuple(sources.labels[index] for index in sides[1][: len(sets[1])]) if sources.labels else ()
+    return Calibration(sources.label, sets[0], sets[1], sources.real, labels)
+
+
+def _counts(sources: Sources, evidence: Sequence[float], wanted: int) -> list[int]:
+    """Rows of each image. A label is that of the whole image, of which one row is made then."""
+    if sources.labels:
+        return [1 if index < wanted else 0 for index in range(len(evidence))]
+    return _shares(evidence, wanted)
 
 
 def is_image(inputs: Sequence[TensorSpec]) -> bool:
@@ -171,48 +191,67 @@ def _crops(image: _Bytes, spec: TensorSpec, generator: np.random.Generator, coun
     return rows
 
 
-def _load_images(path: Path, inputs: Sequence[TensorSpec]) -> Sources:
+def _load_images(path: Path, inputs: Sequence[TensorSpec], labels: Path | None) -> Sources:
     if not is_image(inputs):
         raise UserError(
             f"calibration {path}: a folder of images needs --preprocess image; this model takes "
             f"{', '.join(f'{spec.name} {spec.dtype}{list(spec.shape)}' for spec in inputs)}: give an .npz of rows"
         )
+    if labels is None:
+        classes = [(file, -1) for file in _files(path)[:MAX_IMAGES]]
+    elif labels.resolve() == path.resolve():
+        classes = _dealt([(number, _files(folder)) for number, folder in class_folders(path).items()])[:MAX_IMAGES]
+    else:
+        raise UserError(
+            f"labels {labels}: images take their labels from the folders that they lie in, named by the class's number; "
+            f"expected {path} itself"
+        )
+    images: list[_Bytes] = []
+    held = 0
+    for file, _ in classes:
+        image = _load_image(file)
+        held += image.nbytes
+        if held > MAX_BYTES and images:
+            break
+        images.append(image)
+    known = tuple({"class": np.array([number], np.int64)} for _, number in classes[: len(images)] if number >= 0)
+    return Sources(f"{len(images)} images of {path.name}", tuple(images), (), real=True, labels=known)
+
+
+def _files(path: Path) -> list[Path]:
     files = sorted(file for file in path.iterdir() if file.suffix.lower() in SUFFIXES)
     if not files:
         raise UserError(f"calibration {path}: no image in it, expected files that end in {', '.join(sorted(SUFFIXES))}")
-    images = tuple(_load_image(file) for file in files[:MAX_IMAGES])
-    return Sources(f"{len(images)} images of {path.name}", images, (), real=True)
+    return files
+
+
+def _dealt(classes: Sequence[tuple[int, Sequence[Path]]]) -> list[tuple[Path, int]]:
+    """Files with their classes, one of each class in turn, so that those that are left out are of no class in particular."""
+    longest = max(len(files) for _, files in classes)
+    return [(files[turn], number) for turn in range(longest) for number, files in classes if turn < len(files)]
 
 
 def _load_image(file: Path) -> _Bytes:
     try:
         with Image.open(file) as image:
             return np.asarray(image.convert("RGB"), dtype=np.uint8)
-    except (OSError, ValueError, Image.DecompressionBombError) as error:
+    except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
         raise UserError(f"calibration image {file}: cannot be read ({error})") from error
 
 
-def _load_rows(path: Path, inputs: Sequence[TensorSpec]) -> Sources:
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: np.asarray(archive[name]) for name in archive.files}
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise UserError(f"calibration {path}: cannot be read as .npz ({error})") from error
-    count = MAX_ROWS
-    for spec in inputs:
-        array = arrays.get(spec.name)
-        if array is None:
-            raise UserError(
-                f"calibration {path}: no array {spec.name!r}, only {', '.join(sorted(arrays)) or 'nothing'}"
-            )
-        if array.dtype != np.dtype(spec.dtype) or array.shape[1:] != spec.shape[1:] or array.ndim != len(spec.shape):
-            raise UserError(
-                f"calibration {path}: {spec.name!r} is {array.dtype}{list(array.shape)}, "
-                f"expected {spec.dtype}{['rows', *spec.shape[1:]]}"
-            )
-        count = min(count, array.shape[0] // max(1, spec.shape[0]))
-    rows = tuple(
-        tuple(np.ascontiguousarray(arrays[spec.name][i * spec.shape[0] : (i + 1) * spec.shape[0]]) for spec in inputs)
-        for i in range(count)
+def _distinct(sources: Sources) -> Sources:
+    """The sources without those that are given twice: one to fit to and the same to judge by would prove nothing."""
+    contents = [digest((image,)) for image in sources.images] or [digest(row) for row in sources.rows]
+    first: dict[bytes, int] = {}
+    for index, content in enumerate(contents):
+        first.setdefault(content, index)
+    kept = sorted(first.values())
+    if len(kept) == len(contents):
+        return sources
+    return Sources(
+        f"{sources.label}, {len(contents) - len(kept)} of them given twice",
+        tuple(sources.images[index] for index in kept if sources.images),
+        tuple(sources.rows[index] for index in kept if sources.rows),
+        sources.real,
+        tuple(sources.labels[index] for index in kept if sources.labels),
     )
-    return Sources(f"{count} rows of {path.name}", (), rows, real=True)

@@ -97,7 +97,7 @@ def begin(options: PlanOptions, progress: Progress) -> Study:
     model = build(recipe)
     outputs = [spec.name for spec in model.outputs]
     metric = options.metric or default_metric(outputs)
-    check_metric(metric, outputs)
+    check_metric(metric, model.outputs)
     progress("finding where it may be cut")
     finder = CutFinder(model)
     cuts = tuple(finder.single())

@@ -3,9 +3,23 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from partitioner.agreement import agreement, check_metric, default_metric, describe, evidence
+from partitioner.agreement import (
+    METRICS,
+    Answers,
+    agreement,
+    check_metric,
+    custom_metric,
+    default_metric,
+    describe,
+    evidence,
+    try_metric,
+)
 from shared.errors import UserError
-from shared.request import Array
+from shared.request import Array, TensorSpec
+
+
+def spec(name: str, *shape: int, dtype: str = "float32") -> TensorSpec:
+    return TensorSpec(name, dtype, shape)
 
 
 def found(*boxes: tuple[float, float, float, float, float], room: int = 4) -> dict[str, Array]:
@@ -83,17 +97,26 @@ def test_exact_sees_one_bit() -> None:
 
 
 def test_an_unknown_metric_lists_the_known_and_the_near() -> None:
-    with pytest.raises(UserError, match=r"detection, exact, relative, top1.*did you mean 'detection'"):
+    with pytest.raises(UserError, match=r"detection, detection50, .*top5.*module:function.*did you mean 'detection'"):
         agreement("detections", [found(FACE)], [found(FACE)])
     with pytest.raises(UserError, match="unknown"):
-        check_metric("f1", ["boxes"])
+        check_metric("f1", [spec("boxes", 1, 4)])
 
 
 def test_detection_wants_boxes_and_scores() -> None:
     with pytest.raises(UserError, match="boxes and scores"):
-        check_metric("detection", ["heatmap"])
+        check_metric("detection", [spec("heatmap", 1, 8)])
+    with pytest.raises(UserError, match=r"does not fit output 'boxes'.*float32\[1, 4, 5\]: expected 4 numbers"):
+        check_metric("detection", [spec("boxes", 1, 4, 5), spec("scores", 1, 4)])
+    with pytest.raises(UserError, match=r"does not fit output 'scores'.*one for each of the 4 boxes"):
+        check_metric("detection50", [spec("boxes", 1, 4, 4), spec("scores", 1, 3)])
+    check_metric("detection", [spec("boxes", 1, 4, 4), spec("scores", 1, 4)])
+
+
+def test_the_outputs_suggest_a_metric() -> None:
     assert default_metric(["heatmap"]) == "relative"
     assert default_metric(["scores", "boxes", "landmarks"]) == "detection"
+    assert default_metric(["scores", "classes"]) == "top1"
 
 
 def test_answers_must_pair_up() -> None:
@@ -101,8 +124,43 @@ def test_answers_must_pair_up() -> None:
         agreement("exact", [{"y": np.ones(1)}], [])
     with pytest.raises(UserError, match="'y' is missing"):
         agreement("exact", [{"y": np.ones(1)}], [{"z": np.ones(1)}])
+    with pytest.raises(UserError, match=r"'y' is \[1\] on one side and \[2\]"):
+        agreement("relative", [{"y": np.ones(1)}], [{"y": np.ones(2)}])
 
 
 def test_every_metric_is_described() -> None:
-    for name in ("detection", "top1", "relative", "exact"):
-        assert describe(name)
+    assert len({describe(name) for name in METRICS}) == len(METRICS)
+
+
+def test_detection50_asks_only_for_half_an_overlap() -> None:
+    moved = (12.0, 10.0, 32.0, 30.0, 0.9)  # IoU 0.818
+    assert agreement("detection50", [found(FACE)], [found(moved)]) == 1.0
+
+
+def mean_of_first(reference: Answers, other: Answers) -> float:
+    return float(np.mean([left["y"] == right["y"] for left, right in zip(reference, other, strict=True)]))
+
+
+def broken(reference: Answers, other: Answers) -> float:
+    raise KeyError("heat")
+
+
+def test_a_function_of_the_user_is_a_metric() -> None:
+    metric = custom_metric("mine:mean", mean_of_first)
+    base: list[dict[str, Array]] = [{"y": np.array([1])}, {"y": np.array([2])}]
+    other: list[dict[str, Array]] = [{"y": np.array([1])}, {"y": np.array([3])}]
+    assert agreement(metric, base, other) == 0.5
+    assert "mine:mean" in describe(metric)
+    try_metric(metric, base)
+
+
+def test_what_a_function_of_the_user_does_wrong_is_one_error() -> None:
+    base: list[dict[str, Array]] = [{"y": np.array([1])}]
+    with pytest.raises(UserError, match=r"metric 'mine:broken' failed: KeyError: 'heat'"):
+        agreement(custom_metric("mine:broken", broken), base, base)
+    with pytest.raises(UserError, match=r"'mine:big' returned 2: expected 0 to 1"):
+        agreement(custom_metric("mine:big", lambda left, right: 2.0), base, base)
+    with pytest.raises(UserError, match=r"returned nan"):
+        agreement(custom_metric("mine:nan", lambda left, right: float("nan")), base, base)
+    with pytest.raises(UserError, match=r"'mine:half' gives 0.5 for answers that are the same"):
+        try_metric(custom_metric("mine:half", lambda left, right: 0.5), base)

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from PIL import Image
 
+from partitioner import calibration_rows
 from partitioner.calibration import SYNTHETIC, crop_resized, divide, load_sources, probe_rows, synthetic_row
+from partitioner.extensions import open_metric
 from shared.errors import UserError
 from shared.request import TensorSpec
 
@@ -136,3 +141,201 @@ def test_a_crop_shows_the_part_that_was_asked_for() -> None:
     image[10:, 10:] = 200
     assert crop_resized(image, (12, 12, 20, 20), (4, 4)).min() == 200
     assert crop_resized(image, (0, 0, 8, 8), (4, 4)).max() == 0
+
+
+def saved(path: Path, **arrays: np.ndarray) -> Path:
+    np.savez(path, **arrays)
+    return path
+
+
+@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.integers(0, 4), min_size=2, max_size=12), st.integers(0, 5))
+def test_nothing_is_judged_by_what_it_was_fitted_to(tmp_path: Path, values: list[int], seed: int) -> None:
+    rows = np.repeat(np.array(values, np.float32)[:, None], 4, axis=1)
+    sources = load_sources(saved(tmp_path / "rows.npz", x=rows), FLOATS, 0)
+    assert len(sources) == len(set(values))
+    if len(sources) < 2:
+        with pytest.raises(UserError, match="at least 2 are needed"):
+            divide(sources, FLOATS, [1.0], seed, fit=9, held_out=9)
+        return
+    data = divide(sources, FLOATS, [float(seed + i) for i in range(len(sources))], seed, fit=9, held_out=9)
+    fit, held = ({row[0].tobytes() for row in side} for side in (data.fit, data.held_out))
+    assert fit
+    assert held
+    assert not fit & held
+
+
+def test_an_image_that_is_given_twice_counts_once(tmp_path: Path) -> None:
+    folder(tmp_path, 2)
+    (tmp_path / "again.png").write_bytes((tmp_path / "0.png").read_bytes())
+    sources = load_sources(tmp_path, IMAGE, 0)
+    assert len(sources) == 2
+    assert sources.label.endswith("3 images of " + tmp_path.name + ", 1 of them given twice")
+
+
+# rows of a function
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a module of the user's with functions that yield rows, right and wrong ones, and a metric."""
+    name = "rows_of_" + "".join(c for c in tmp_path.name if c.isalnum())
+    (tmp_path / f"{name}.py").write_text(
+        """
+import itertools
+import numpy as np
+
+TAKEN = []
+two = 2
+
+def right():
+    held = np.zeros((1, 4), np.float32)
+    for number in range(6):
+        held[:] = number
+        yield {"x": held}
+
+def bare():
+    return [np.full((1, 4), number, np.float32) for number in range(3)]
+
+def endless():
+    for number in itertools.count():
+        TAKEN.append(number)
+        yield np.full((1, 4), number, np.float32)
+
+def wide():
+    yield np.zeros((1, 4), np.float32)
+    yield np.zeros((1, 5), np.float32)
+
+def double():
+    yield {"x": np.zeros((1, 4))}
+
+def other():
+    yield {"y": np.zeros((1, 4), np.float32)}
+
+def listed():
+    yield [0.0, 0.0, 0.0, 0.0]
+
+def none():
+    return iter(())
+
+def number():
+    return 3
+
+def fails():
+    yield np.zeros((1, 4), np.float32)
+    raise OSError("the disk is gone")
+
+def same(reference, other):
+    return float(all((a["y"] == b["y"]).all() for a, b in zip(reference, other)))
+"""
+    )
+    (tmp_path / f"{name}_broken.py").write_text("1 / 0")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return name
+
+
+@pytest.mark.parametrize(("function", "count"), [("right", 6), ("bare", 3)])
+def test_a_function_yields_rows(mine: str, function: str, count: int) -> None:
+    sources = load_sources(Path(f"{mine}:{function}"), FLOATS, 0)
+    assert sources.real
+    assert sources.label == f"{count} rows of {mine}:{function}"
+    assert [float(row[0][0, 0]) for row in sources.rows] == list(range(count))
+
+
+def test_an_endless_function_is_asked_for_no_more_than_is_kept(mine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration_rows, "MAX_BYTES", 10 * 16)
+    sources = load_sources(Path(f"{mine}:endless"), FLOATS, 0)
+    assert len(sources) == 10
+    taken = importlib.import_module(mine).TAKEN
+    assert taken == list(range(10))
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        ("wide", r"row 1: 'x' is float32\[1, 5\], expected float32\[1, 4\]"),
+        ("double", r"row 0: 'x' is float64\[1, 4\], expected float32\[1, 4\]"),
+        ("other", r"row 0: no array 'x', only y"),
+        ("listed", r"row 0: 'x' is list, expected a numpy array"),
+        ("none", r"yielded no row"),
+        ("number", r"returned int, expected rows to iterate over"),
+        ("fails", r"failed after 1 rows: OSError: the disk is gone"),
+        ("missing", r"has no function 'missing'"),
+        ("two", r"has no function 'two'"),
+    ],
+)
+def test_what_a_function_yields_is_checked(mine: str, function: str, words: str) -> None:
+    with pytest.raises(UserError, match=f"calibration '{mine}:{function}'.*{words}"):
+        load_sources(Path(f"{mine}:{function}"), FLOATS, 0)
+
+
+def test_a_model_of_several_inputs_needs_them_by_name(mine: str) -> None:
+    with pytest.raises(UserError, match=r"row 0 is ndarray, expected a mapping with x, mask"):
+        load_sources(Path(f"{mine}:bare"), (*FLOATS, TensorSpec("mask", "bool", (1, 2))), 0)
+
+
+def test_a_module_that_is_not_there_or_fails_is_named(mine: str) -> None:
+    with pytest.raises(UserError, match=r"there is no module 'nowhere_at_all'; expected one that is installed"):
+        load_sources(Path("nowhere_at_all:rows"), FLOATS, 0)
+    with pytest.raises(UserError, match=r"the module fails with ZeroDivisionError"):
+        load_sources(Path(f"{mine}_broken:rows"), FLOATS, 0)
+
+
+def test_a_metric_is_opened_by_name_or_function(mine: str) -> None:
+    metric = open_metric(f"{mine}:same")
+    row = {"y": np.ones(2)}
+    assert metric.name == f"{mine}:same"
+    assert metric.judge([row], [row]) == 1.0
+    assert open_metric("text:blank=last").name == "text:blank=last"
+    with pytest.raises(UserError, match="has no function 'nothing'"):
+        open_metric(f"{mine}:nothing")
+    with pytest.raises(UserError, match=r"'toq1' is unknown.*did you mean 'top1'"):
+        open_metric("toq1")
+
+
+# labels
+
+
+def test_labels_stay_with_their_rows(tmp_path: Path) -> None:
+    values = np.arange(6, dtype=np.float32)
+    rows = saved(tmp_path / "rows.npz", x=np.repeat(values[:, None], 4, axis=1))
+    labels = saved(tmp_path / "labels.npz", **{"class": np.arange(6) * 10})
+    sources = load_sources(rows, FLOATS, 0, labels)
+    data = divide(sources, FLOATS, [3.0, 1, 5, 2, 4, 0], 0, fit=9, held_out=2)
+    assert [
+        (float(row[0][0, 0]), int(label["class"][0])) for row, label in zip(data.held_out, data.labels, strict=True)
+    ] == [
+        (2.0, 20),
+        (0.0, 0),
+    ]
+
+
+def test_labels_must_be_as_many_as_rows(tmp_path: Path) -> None:
+    rows = saved(tmp_path / "rows.npz", x=np.zeros((6, 4), np.float32))
+    with pytest.raises(UserError, match=r"labels .*'class' is int64\[5\], expected 6 rows of it"):
+        load_sources(rows, FLOATS, 0, saved(tmp_path / "labels.npz", **{"class": np.arange(5)}))
+    with pytest.raises(UserError, match="no such file"):
+        load_sources(rows, FLOATS, 0, tmp_path / "nothing.npz")
+    with pytest.raises(UserError, match="no --calibration"):
+        load_sources(None, FLOATS, 0, tmp_path / "labels.npz")
+
+
+def test_labels_of_images_are_their_folders(tmp_path: Path) -> None:
+    for number in (3, 17):
+        (tmp_path / str(number)).mkdir()
+        for index in range(2):
+            Image.fromarray(np.full((40, 60, 3), 10 * number + index, np.uint8)).save(
+                tmp_path / str(number) / f"{index}.png"
+            )
+    sources = load_sources(tmp_path, IMAGE, 0, tmp_path)
+    data = divide(sources, IMAGE, [1.0] * 4, 0, fit=9, held_out=9)
+    assert len(data.fit) == len(data.held_out) == len(data.labels) == 2
+    for row, label in zip(data.held_out, data.labels, strict=True):
+        assert int(row[0].flat[0]) // 10 == int(label["class"][0])
+    with pytest.raises(UserError, match=r"labels .*expected .* itself"):
+        load_sources(tmp_path, IMAGE, 0, tmp_path / "3")
+
+
+def test_images_without_folders_of_classes_have_no_labels(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="expected folders named by the number of the class"):
+        load_sources(folder(tmp_path, 2), IMAGE, 0, tmp_path)
