@@ -97,23 +97,18 @@ def _line(result: Result) -> str:
 
 
 def _table(results: list[Swept]) -> Table:
-    table = Table(title="Head and tail against the whole")
-    table.add_column("model")
-    for column in (
-        "nodes",
-        "cuts",
-        "of several",
-        "the same",
-        "optimised",
-        "worst, ULP",
-        "own, ULP",
-        "excluded",
-        "seconds",
-    ):
+    caption = (
+        "single, many: cuts that one tensor and that several cross. same, opt.: of these gave the very same answers without "
+        "and with optimisation. (int): quantised inside. ULP: the worst with it of those that stand. own: what optimising "
+        "the whole itself moves. out: excluded."
+    )
+    table = Table(title="Head and tail against the whole", caption=caption, caption_justify="left")
+    table.add_column("model", no_wrap=True)
+    for column in ("nodes", "single", "many", "same", "opt.", "ULP", "own", "out", "s"):
         table.add_column(column, justify="right")
     for result in results:
         table.add_row(
-            result.model + (" (quantised)" if result.quantised else ""),
+            result.model + (" (int)" if result.quantised else ""),
             str(result.nodes),
             str(result.single),
             str(result.many),
