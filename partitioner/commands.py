@@ -25,6 +25,13 @@ COMMANDS = (
         requires=("onnx", "onnxruntime", "PIL", "simplejpeg", "zstandard", "qoi"),
     ),
     Command(
+        "profile",
+        "Measure what a model costs on a machine, as a file; scale, estimate and compare such files.",
+        "partitioner.profile_cli:main",
+        extra="plan",
+        requires=("onnx", "onnxruntime", "PIL", "simplejpeg", "zstandard", "qoi"),
+    ),
+    Command(
         "report",
         "Write the report of a plan again, as one page that needs nothing else.",
         "partitioner.report_cli:main",
