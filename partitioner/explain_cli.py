@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,11 +13,14 @@ from rich.table import Table
 
 from partitioner import explain_words as words
 from partitioner.conditions import TITLES, Conditions, check_conditions, parse_span, show_value
-from partitioner.explain import STAGES, Explanation, explain
+from partitioner.explain import STAGES, Explanation, Standing, explain
 from partitioner.options import parse_duration, parse_link
 from partitioner.record import Record
 from partitioner.record_file import read_record
 from partitioner.words import ms, share
+
+WIDE_COLUMNS = 110
+"""A terminal of so many columns shows every stage."""
 
 
 def main(
@@ -65,38 +69,38 @@ def _show(console: Console, explanation: Explanation, record: Record) -> None:
         console.print(words.why(explanation))
     console.print(f"Under {explanation.conditions} ({asked}).\n")
     if explanation.standings:
-        console.print(_standings(explanation))
+        console.print(_standings(explanation, console.width), "")
     changes = _table("Another way wins where one condition changes", ("condition", "where", "who wins then"))
     for row in words.changes(explanation):
         changes.add_row(*row)
-    console.print(changes)
+    console.print(changes, "")
     for part in explanation.what_if:
         over = _table(f"Who wins by {TITLES[part.axis]}", ("from", "to", "who wins"))
         for interval in part.intervals:
             ends = (show_value(part.axis, interval.low), show_value(part.axis, interval.high))
             over.add_row(*ends, words.winner_of(interval.winner, interval.in_time))
-        console.print(over)
+        console.print(over, "")
     console.print(words.split(explanation))
     for remark in words.remarks(explanation):
         console.print(f"note: {remark}")
 
 
-def _standings(explanation: Explanation) -> Table:
-    """The winner and the runners-up, stage by stage; a stage that nobody has is left out."""
+def _standings(explanation: Explanation, columns: int) -> Table:
+    """The winner and the runners-up, stage by stage, or by device, link and cloud where the terminal is not wide. A stage
+    that nobody has is left out."""
     standings = explanation.standings
-    used = [i for i in range(len(STAGES)) if any(s.stages.parts()[i] > 0.0 for s in standings)]
+    names, parts = _stages(standings, columns >= WIDE_COLUMNS)
     table = _table(
         "Ways, best first; the middle of each stage in ms",
-        ("way", "p50", "p99", *(STAGES[i] for i in used), "up KB", "agrees", "why not"),
+        ("way", "p50", "p99", *names, "up KB", "agrees", "why not"),
         texts={"way", "why not"},
     )
-    for standing in standings:
-        parts = standing.stages.parts()
+    for standing, times in zip(standings, parts, strict=True):
         table.add_row(
             standing.label,
             ms(standing.p50_us),
             ms(standing.p99_us),
-            *(ms(parts[i]) if parts[i] > 0.0 else "-" for i in used),
+            *(ms(time_us) if time_us > 0.0 else "-" for time_us in times),
             f"{standing.bytes_up / 1000:.1f}",
             share(standing.agreement),
             words.reason(standing, standings[0]),
@@ -104,9 +108,23 @@ def _standings(explanation: Explanation) -> Table:
     return table
 
 
+def _stages(standings: Sequence[Standing], wide: bool) -> tuple[list[str], list[list[float]]]:
+    """The names of the stages that some way has, and each way's times of them in microseconds."""
+    if wide:
+        names, times = list(STAGES), [list(standing.stages.parts()) for standing in standings]
+    else:
+        names = ["device", "link", "cloud"]
+        all_stages = [standing.stages for standing in standings]
+        times = [[s.head_us + s.encode_us, s.uplink_us + s.downlink_us, s.decode_us + s.tail_us] for s in all_stages]
+    used = [place for place in range(len(names)) if any(row[place] > 0.0 for row in times)]
+    return [names[place] for place in used], [[row[place] for place in used] for row in times]
+
+
 def _table(title: str, header: tuple[str, ...], texts: set[str] | None = None) -> Table:
     table = Table(title=title, title_justify="left", title_style="", box=None, padding=(0, 1), pad_edge=False)
     for name in header:
         left = texts is None or name in texts
-        table.add_column(name, justify="left" if left else "right", overflow="fold", header_style="bold")
+        table.add_column(
+            name, justify="left" if left else "right", overflow="fold", no_wrap=not left, header_style="bold"
+        )
     return table

@@ -68,15 +68,11 @@ def why(explanation: Explanation) -> str:
 
 def reason(standing: Standing, winner: Standing) -> str:
     """Why a way is not the winner, in few words; `wins` for the winner."""
-    if standing.reason == "wins":
-        return "wins"
     if standing.reason == "late":
-        return "late" if winner.in_time else f"later by {milliseconds(standing.p99_us - winner.p99_us)}"
-    if standing.reason == "agreement":
-        return "agrees less"
+        return "late" if winner.in_time else "later"
     if standing.reason == "time":
-        return f"slower by {milliseconds(standing.p50_us - winner.p50_us)}"
-    return "equal, named later"
+        return f"+{milliseconds(standing.p50_us - winner.p50_us)}"
+    return {"wins": "wins", "agreement": "agrees less", "label": "equal"}[standing.reason]
 
 
 def change(found: Change) -> str:

@@ -172,19 +172,21 @@ def _model(picture: Picture) -> str:
                 "where a route needs it.",
                 "What crosses where",
             ),
-            _comment(picture.record),
+            _comment(picture.record, picture.explanation),
         ),
     )
 
 
-def _comment(record: Record) -> str:
+def _comment(record: Record, explanation: Explanation) -> str:
     cuts = {way.cut for way in record.ways if way.kind == "split"}
     measured = sorted({way.cut for way in record.ways if way.kind == "split" and way.measured})
     told = (
         f"{len(cuts)} places between the input and the outputs were considered. {len(measured)} of them "
         f"{'was' if len(measured) == 1 else 'were'} cut, loaded, timed and judged: "
-        f"{', '.join(measured) or 'none'}. The others lose even with the benefit of the doubt."
+        f"{', '.join(measured) or 'none'}."
     )
+    if not (explanation.unmeasured or record.forced) and len(measured) < len(cuts):
+        told += " The others were estimated, and lose even with the benefit of the doubt."
     return f"<div><h3>How far it was looked</h3>{paragraph(told)}</div>"
 
 

@@ -208,3 +208,13 @@ def test_texts_have_the_contrast_that_reading_needs(scheme: int) -> None:
             assert contrast(colours[ink], colours[paper]) >= 4.5, (ink, paper)
     for number in range(11):
         assert contrast(colours[f"k{number}"], colours["on"]) >= 4.5, number
+
+
+def test_it_is_not_said_that_an_estimate_loses_where_it_may_win(bundle: Path) -> None:
+    plan = load_bundle(bundle).plan
+    words = "lose even with the benefit of the doubt"
+    hopeful = (*SEVERAL, away("stem/cheap", "raw", 0.1, 0.5, 900, measured=False))
+    assert words in render(record(), plan)
+    assert words not in render(record(hopeful), plan)
+    assert "Only estimated, and ahead of the winner" in render(record(hopeful), plan)
+    assert words not in render(record(forced=("neck",)), plan)
