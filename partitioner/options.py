@@ -43,6 +43,9 @@ class PlanOptions:
     `rung_resolutions` empty means the default (two thirds and one half of the side), `lower_rungs` False none at all.
     `force_cuts` makes the named cuts the only routes. `quick` spends less time on timing. `metric` None lets the outputs
     choose. `threads` is what a session may use. `min_agreement`: what is less like the whole model than this is no answer.
+
+    `private_input`: no input, in whatever coding, leaves the device; `least_share` of the compute (0 to 1) lies before
+    any cut. `max_bytes_per_second` bounds what requests at the cadence may send; None is no bound.
     """
 
     model: Path
@@ -64,6 +67,14 @@ class PlanOptions:
     quick: bool = False
     threads: int = 1
     jpeg_qualities: tuple[int, ...] = (90,)
+    private_input: bool = False
+    least_share: float = 0.0
+    max_bytes_per_second: int | None = None
+
+    @property
+    def max_bytes(self) -> int | None:
+        """The most bytes that one request may send; None is no bound."""
+        return None if self.max_bytes_per_second is None else int(self.max_bytes_per_second / self.cadence_hz)
 
 
 def parse_duration(text: str) -> int:
@@ -108,6 +119,15 @@ def check_options(options: PlanOptions) -> None:
         raise UserError(f"cadence {options.cadence_hz:g} Hz: expected 0.1 to 1000")
     if not 0.0 <= options.min_agreement <= 1.0:
         raise UserError(f"least agreement {options.min_agreement:g}: expected 0 to 1")
+    if not 0.0 <= options.least_share < 1.0:
+        raise UserError(f"least share of compute {options.least_share:g}: expected 0 to less than 1")
+    if options.max_bytes is not None and options.max_bytes < 1:
+        raise UserError(
+            f"at most {options.max_bytes_per_second} bytes a second at {options.cadence_hz:g} requests a second: expected at "
+            "least a byte for each request"
+        )
+    if options.private_input and "input" in options.force_cuts:
+        raise UserError("a private input cannot be sent: leave out --force-cut input or --private-input")
     if not 1 <= options.threads <= MAX_THREADS:
         raise UserError(f"threads {options.threads}: expected 1 to {MAX_THREADS}")
     if options.seed < 0:

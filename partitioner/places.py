@@ -14,9 +14,11 @@ from dataclasses import dataclass
 
 from partitioner.graph.cuts import CandidateCut
 from partitioner.graph.groups import Groups, GroupValue
-from partitioner.search.conditions import NO_PINS, Conditions, Pins
+from partitioner.search.answers import Found, find_plan
+from partitioner.search.conditions import NO_LIMITS, NO_PINS, Conditions, Limits, Pins
 from partitioner.search.mincut import least_away
 from partitioner.search.network import Network
+from partitioner.search.plans import Plan
 from partitioner.search.problem import Choice, Group, Problem, Value
 
 FREE = (Choice("made again", 0),)
@@ -62,22 +64,37 @@ def problem_of(
 
 
 def find_places(
-    groups: Groups, problem: Problem, rates_mbit: Sequence[float], slowdown: float, header_bytes: int
+    groups: Groups,
+    problem: Problem,
+    rates_mbit: Sequence[float],
+    slowdown: float,
+    header_bytes: int,
+    *,
+    private_input: bool = False,
+    limits: Limits = NO_LIMITS,
 ) -> Places:
-    """The cuts of several tensors that are best at these rates on a device so many times slower, the likeliest first."""
+    """The cuts of several tensors that are best at these rates on a device so many times slower, the likeliest first: within
+    the limits, and only those by which no input crosses where it is private."""
     network = Network.of(problem)
     found: dict[frozenset[int], CandidateCut] = {}
     solves = 0
     for rate_mbit in rates_mbit:
         us_per_byte = 8.0 / rate_mbit
         conditions = Conditions(slowdown, us_per_byte, 1.0, us_per_byte * header_bytes)
-        for pins in (NO_PINS, Pins(private_input=True)):
-            plan = least_away(network, conditions, pins)
-            solves += 1
+        for pins in (Pins(private_input=True),) if private_input else (NO_PINS, Pins(private_input=True)):
+            plan, more = _best(network, conditions, pins, limits)
+            solves += more
             if plan is not None and 0 < len(plan.cut) < len(problem.groups) and plan.cut not in found:
                 found[plan.cut] = groups.cut_of(plan.cut)
     several = tuple(cut for cut in found.values() if len(cut.tensors) > 1)
     return Places(several, len(problem.groups), solves)
+
+
+def _best(network: Network, conditions: Conditions, pins: Pins, limits: Limits) -> tuple[Plan | None, int]:
+    if not limits.any:
+        return least_away(network, conditions, pins), 1
+    found = find_plan(network, conditions, pins, limits)
+    return (found.plan, found.solves) if isinstance(found, Found) else (None, 1)
 
 
 def _choices(value: GroupValue, inputs: Mapping[str, Sequence[Choice]], speeds: Sequence[Speed]) -> tuple[Choice, ...]:

@@ -54,6 +54,13 @@ def main(
         typer.Option(help="A tensor (or `input`) to cut at, whatever the weighing says; may be repeated."),
     ] = None,
     jpeg_quality: Annotated[list[int] | None, typer.Option(help="JPEG quality of the input; may be repeated.")] = None,
+    private_input: Annotated[
+        bool, typer.Option("--private-input", help="The input stays on the device, in any coding.")
+    ] = False,
+    least_share: Annotated[float, typer.Option(help="The least share of compute before a cut, 0 to 1.")] = 0.0,
+    max_bytes_per_second: Annotated[
+        int | None, typer.Option(help="The most that requests may send, at the cadence.")
+    ] = None,
     threads: Annotated[int, typer.Option(help="Threads of a session.")] = 1,
     seed: Annotated[int, typer.Option(help="Seed of crops and synthetic data.")] = 0,
     quick: Annotated[bool, typer.Option("--quick", help="Spend less time on timing and judging.")] = False,
@@ -79,6 +86,9 @@ def main(
         quick=quick,
         threads=threads,
         jpeg_qualities=tuple(jpeg_quality or (90,)),
+        private_input=private_input,
+        least_share=least_share,
+        max_bytes_per_second=max_bytes_per_second,
     )
     console = Console(markup=False)  # names of tensors and files are not ours
     with console.status("starting") as status:

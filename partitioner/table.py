@@ -20,6 +20,7 @@ from partitioner.graph.groups import find_groups
 from partitioner.ladder import LowerRung
 from partitioner.places import Places, Speed, find_places, problem_of
 from partitioner.running import decode_all, encode_all
+from partitioner.search.conditions import Limits
 from partitioner.search.problem import Choice
 from partitioner.study import INPUT, Study
 from partitioner.timing import Job, Samples, sample_at, time_warm
@@ -85,7 +86,28 @@ class Table:
         ways = self.device()
         for loaded in self.loaded.values():
             ways += measured_candidates(self.study, loaded, times, whole)
-        return ways + self._estimates(whole)
+        return [way for way in ways + self._estimates(whole) if self._allowed(way)]
+
+    def _allowed(self, way: Candidate) -> bool:
+        """Whether the options allow a way: what leaves the device, how far it is computed before, and how many bytes it is.
+        A cut that the user names may be of any share."""
+        options = self.study.options
+        if way.kind == "device":
+            return True
+        if options.max_bytes is not None and way.bytes_up > options.max_bytes:
+            return False
+        if way.kind == "input":
+            return not options.private_input and options.least_share == 0.0
+        cut = self._cuts[way.cut]
+        inputs = {spec.name for spec in self.study.model.inputs}
+        if options.private_input and any(spec.name in inputs for spec in cut.tensors):
+            return False
+        return cut.share >= options.least_share or cut in self.study.forced
+
+    @property
+    def _cuts(self) -> dict[str, CandidateCut]:
+        known = {cut.name: cut for cut in self.inner}
+        return known | {name: loaded.cut for name, loaded in self.loaded.items()}
 
     def device(self) -> list[Candidate]:
         """The ways on the device: the whole model and the rungs."""
@@ -118,7 +140,18 @@ class Table:
         times_us = {index: time_us * scale for index, time_us in self.warm.operators.items()}
         problem = problem_of(groups, times_us, self._inputs(), self._speeds())
         rates = [options.link.rate_mbit * factor for factor in RATE_FACTORS]
-        places = find_places(groups, problem, rates, options.edge_slowdown, HEADER_BYTES + reply_bytes(study))
+        header_bytes = HEADER_BYTES + reply_bytes(study)
+        most = None if options.max_bytes is None else max(0, options.max_bytes - HEADER_BYTES)
+        limits = Limits(options.least_share or None, None, most)
+        places = find_places(
+            groups,
+            problem,
+            rates,
+            options.edge_slowdown,
+            header_bytes,
+            private_input=options.private_input,
+            limits=limits,
+        )
         self.several = places.cuts
         return places
 

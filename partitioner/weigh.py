@@ -17,6 +17,7 @@ from partitioner.calibration import is_image
 from partitioner.choose import acceptable, choose_routes, choose_rungs, contenders, explain, rank, without_dominated
 from partitioner.cost import Candidate
 from partitioner.ladder import LowerRung, default_resolutions, judge, lower_rungs
+from partitioner.options import PlanOptions
 from partitioner.study import Progress, Study
 from partitioner.table import Table, warm_up
 from partitioner.ways import LoadedCut
@@ -97,8 +98,18 @@ def weigh(study: Study, begun: Begun, progress: Progress) -> Weighing:
         lower=tuple(rung for rung in table.lower if rung.name not in dropped),
         loaded=dict(table.loaded),
         sentence=sentence,
-        notes=(*begun.notes, *left_out, *_doubts(study, table)),
+        notes=(*_private(options), *begun.notes, *left_out, *_doubts(study, table)),
     )
+
+
+def _private(options: PlanOptions) -> list[str]:
+    """What a private input means, in plain words."""
+    if not options.private_input:
+        return []
+    return [
+        "the input stays on the device: ways that send it, in whatever coding, are left out. What crosses an early cut is no "
+        "secret: a small decoder can often rebuild the input from it, the better the earlier the cut lies (--least-share)"
+    ]
 
 
 def _rungs(study: Study, progress: Progress) -> tuple[list[LowerRung], list[str]]:

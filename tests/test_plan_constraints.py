@@ -1,0 +1,79 @@
+"""What a user does not allow is in no plan: a private input, cuts that lie too early, too many bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from test_plan import options, write_images, write_model
+
+from partitioner.build import make, make_plan
+from partitioner.options import LinkGuess
+from shared.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("constraints")
+    write_model(folder / "small.onnx")
+    write_images(folder / "images")
+    return folder
+
+
+def test_a_private_input_is_never_sent_and_early_cuts_are_left_out(place: Path) -> None:
+    made = make(
+        options(
+            place,
+            "private.plan",
+            edge_slowdown=1000.0,
+            link=LinkGuess(1000.0, 0.1),
+            private_input=True,
+            least_share=0.2,
+        )
+    )
+    weighing = made.weighing
+    assert {c.kind for c in weighing.candidates} == {"device", "split"}
+    cuts = {name: loaded.cut for name, loaded in weighing.loaded.items() if name != "input"}
+    assert weighing.best is not None
+    assert weighing.best.kind == "split"
+    assert cuts[weighing.best.cut].share >= 0.2
+    sent = {tensor.name for cut in made.plan.cuts[1:-1] for tensor in cut.tensors}
+    assert sent
+    assert not sent & {tensor.name for tensor in made.plan.inputs}
+    assert all(route.cut > 0 for route in made.plan.routes)
+    assert any("rebuild the input" in note for note in weighing.notes)
+
+
+def test_ways_that_send_too_much_are_left_out(place: Path) -> None:
+    most = 1500
+    made = make(
+        options(
+            place,
+            "narrow.plan",
+            edge_slowdown=1000.0,
+            link=LinkGuess(1000.0, 0.1),
+            max_bytes_per_second=most * 1000,  # at 1,000 requests a second
+        )
+    )
+    away = [c for c in made.weighing.candidates if c.kind != "device"]
+    assert all(c.bytes_up <= most for c in away)
+    silent = make(options(place, "silent.plan", edge_slowdown=1000.0, max_bytes_per_second=1000))
+    assert {c.kind for c in silent.weighing.candidates} == {"device"}
+    assert silent.plan.routes == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"least_share": 1.0}, "least share"),
+        ({"max_bytes_per_second": 999}, "at least a byte"),
+        ({"private_input": True, "force_cuts": ("input",)}, "cannot be sent"),
+    ],
+)
+def test_constraints_that_make_no_sense_are_refused_before_any_work(
+    place: Path, changes: dict[str, object], words: str
+) -> None:
+    told: list[str] = []
+    with pytest.raises(UserError, match=words):
+        make_plan(options(place, "bad.plan", **changes), told.append)
+    assert told == []
