@@ -1,0 +1,70 @@
+"""Rungs that are asked for by name: `int8`, and `model:PATH` for a smaller model of the user's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from partitioner.graph.model import Model
+from partitioner.graph.quantise import build_quantised, refuse_dynamic
+from partitioner.graph.recipe import Recipe
+from partitioner.ladder.rung import Rungs, make_each
+from partitioner.ladder.supplied import supplied_model
+from partitioner.running import Tensors, named
+from shared.errors import UserError
+from shared.plan_rules import MAX_NAME
+
+INT8 = "int8"
+DYNAMIC = "int8-dynamic"
+MODEL = "model:"
+
+Wanted = str | Path
+"""`int8`, `int8-dynamic`, or the path of a smaller model."""
+
+
+def parse_rung(text: str) -> Wanted:
+    """What `--rung` takes. `int8-dynamic` is understood, to be refused with its reason once the model is known.
+
+    Raises `UserError` for anything else.
+    """
+    if text in {INT8, DYNAMIC}:
+        return text
+    if text.startswith(MODEL) and text != MODEL:
+        path = Path(text.removeprefix(MODEL))
+        if not path.is_file():
+            raise UserError(f"rung {text!r}: there is no such file; an ONNX model was expected")
+        return path
+    raise UserError(f"rung {text!r}: expected {INT8} or {MODEL}PATH")
+
+
+def other_rungs(
+    wanted: Sequence[Wanted], recipe: Recipe, whole: Model, fit: Sequence[Tensors], *, must: bool, threads: int
+) -> Rungs:
+    """The rungs that are wanted, loaded, and notes on those that cannot be made. `fit` are the rows that int8 is fitted to,
+    which must be real data: ranges of noise say nothing.
+
+    Where they `must` be made (the user named them), the first that cannot is a `ModelError`; a smaller model always must.
+    Raises `UserError` for dynamic int8, and where int8 has nothing to be fitted to.
+    """
+    if DYNAMIC in wanted:
+        refuse_dynamic(whole)
+    if INT8 in wanted and not fit:
+        raise UserError("rung int8 needs --calibration, to be fitted to and judged by")
+    rows = [named(whole.inputs, row) for row in fit]
+    quantised, notes = make_each(
+        {INT8: rows} if INT8 in wanted else {},
+        lambda given: build_quantised(recipe, whole, given),
+        must=must,
+        threads=threads,
+    )
+    paths = {_name(path): path for path in wanted if isinstance(path, Path)}
+    if len(paths) < sum(isinstance(path, Path) for path in wanted):
+        raise UserError("two rungs are models of one file name: rename one of them")
+    supplied, _ = make_each(paths, lambda path: supplied_model(recipe, path, whole), must=True, threads=threads)
+    return quantised + supplied, notes
+
+
+def _name(path: Path) -> str:
+    """A rung's name for a file: it becomes part of file names."""
+    plain = "".join(c if c.isalnum() or c in "-_." else "-" for c in path.stem)
+    return f"model-{plain}"[:MAX_NAME]
