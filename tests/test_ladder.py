@@ -126,9 +126,10 @@ def test_dynamic_int8_is_refused_with_its_reason(recipe: Recipe, whole: Model) -
         other_rungs(wanted, recipe, net.normal("1,4"), images(2, 1), must=True, threads=1)
 
 
-def test_int8_without_data_is_refused(recipe: Recipe, whole: Model) -> None:
-    with pytest.raises(UserError, match="rung int8 needs --calibration"):
-        other_rungs(["int8"], recipe, whole, [], must=True, threads=1)
+@pytest.mark.parametrize("name", ["int8", "exit"])
+def test_what_is_fitted_needs_data(recipe: Recipe, whole: Model, name: str) -> None:
+    with pytest.raises(UserError, match=f"rung {name} needs --calibration"):
+        other_rungs([parse_rung(name)], recipe, whole, [], must=True, threads=1)
 
 
 def test_a_rung_that_cannot_be_made_is_a_note_unless_it_must(tmp_path: Path) -> None:
@@ -212,7 +213,7 @@ def test_a_model_of_one_row_is_no_rung_of_a_model_of_many(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("text", ["int4", "model:", "model", ""])
 def test_other_names_of_rungs_are_refused(text: str) -> None:
-    with pytest.raises(UserError, match="expected int8 or model:PATH"):
+    with pytest.raises(UserError, match="expected int8, exit or model:PATH"):
         parse_rung(text)
 
 

@@ -1,13 +1,14 @@
-"""Rungs that are asked for by name: `int8`, and `model:PATH` for a smaller model of the user's."""
+"""Rungs that are asked for by name: `int8`, `exit`, and `model:PATH` for a smaller model of the user's."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from partitioner.graph.model import Model
 from partitioner.graph.quantise import build_quantised, refuse_dynamic
 from partitioner.graph.recipe import Recipe
+from partitioner.ladder.exits import exit_rung
 from partitioner.ladder.rung import Rungs, make_each
 from partitioner.ladder.supplied import supplied_model
 from partitioner.running import Tensors, named
@@ -16,10 +17,11 @@ from shared.plan_rules import MAX_NAME
 
 INT8 = "int8"
 DYNAMIC = "int8-dynamic"
+EXIT = "exit"
 MODEL = "model:"
 
 Wanted = str | Path
-"""`int8`, `int8-dynamic`, or the path of a smaller model."""
+"""`int8`, `int8-dynamic`, `exit`, or the path of a smaller model."""
 
 
 def parse_rung(text: str) -> Wanted:
@@ -27,41 +29,40 @@ def parse_rung(text: str) -> Wanted:
 
     Raises `UserError` for anything else.
     """
-    if text in {INT8, DYNAMIC}:
+    if text in {INT8, DYNAMIC, EXIT}:
         return text
     if text.startswith(MODEL) and text != MODEL:
         path = Path(text.removeprefix(MODEL))
         if not path.is_file():
             raise UserError(f"rung {text!r}: there is no such file; an ONNX model was expected")
         return path
-    raise UserError(f"rung {text!r}: expected {INT8} or {MODEL}PATH")
+    raise UserError(f"rung {text!r}: expected {INT8}, {EXIT} or {MODEL}PATH")
 
 
 def other_rungs(
     wanted: Sequence[Wanted], recipe: Recipe, whole: Model, fit: Sequence[Tensors], *, must: bool, threads: int
 ) -> Rungs:
-    """The rungs that are wanted, loaded, and notes on those that cannot be made. `fit` are the rows that int8 is fitted to,
-    which must be real data: ranges of noise say nothing.
+    """The rungs that are wanted, loaded, and notes on those that cannot be made. `fit` are the rows that int8 and the exit
+    are fitted to, which must be real data: ranges of noise say nothing.
 
     Where they `must` be made (the user named them), the first that cannot is a `ModelError`; a smaller model always must.
-    Raises `UserError` for dynamic int8, and where int8 has nothing to be fitted to.
+    Raises `UserError` for dynamic int8, and where there is nothing to be fitted to.
     """
     if DYNAMIC in wanted:
         refuse_dynamic(whole)
-    if INT8 in wanted and not fit:
-        raise UserError("rung int8 needs --calibration, to be fitted to and judged by")
-    rows = [named(whole.inputs, row) for row in fit]
-    quantised, notes = make_each(
-        {INT8: rows} if INT8 in wanted else {},
-        lambda given: build_quantised(recipe, whole, given),
-        must=must,
-        threads=threads,
-    )
+    makers: dict[str, Callable[[], Model]] = {
+        INT8: lambda: build_quantised(recipe, whole, [named(whole.inputs, row) for row in fit]),
+        EXIT: lambda: exit_rung(recipe, whole, fit),
+    }
+    asked = {name: makers[name] for name in makers if name in wanted}
+    if asked and not fit:
+        raise UserError(f"rung {next(iter(asked))} needs --calibration, to be fitted to and judged by")
     paths = {_name(path): path for path in wanted if isinstance(path, Path)}
     if len(paths) < sum(isinstance(path, Path) for path in wanted):
         raise UserError("two rungs are models of one file name: rename one of them")
+    fitted, notes = make_each(asked, lambda make: make(), must=must, threads=threads)
     supplied, _ = make_each(paths, lambda path: supplied_model(recipe, path, whole), must=True, threads=threads)
-    return quantised + supplied, notes
+    return fitted + supplied, notes
 
 
 def _name(path: Path) -> str:
