@@ -93,16 +93,16 @@ def record(ways: tuple[Way, ...] = SEVERAL, asked: Conditions = ASKED, **changes
     return Record(**{**fields, **changes})  # type: ignore[arg-type]
 
 
-times_ms = st.floats(0.01, 30.0).map(lambda value: float(f"{value:.3g}"))
-excesses_ms = st.floats(0.0, 4.0).map(lambda value: float(f"{value:.2g}"))
-agreements = st.one_of(st.just(1.0), st.floats(0.4, 1.0).map(lambda value: round(value, 3)))
+times_ms = st.integers(1, 3000).map(lambda value: value / 100)
+excesses_ms = st.integers(0, 400).map(lambda value: value / 100)
+agreements = st.sampled_from((1.0, 0.997, 0.99, 0.96, 0.9, 0.8, 0.6))
 
 
 @st.composite
 def random_ways(draw: st.DrawFn) -> tuple[Way, ...]:
     """Rungs, codings of the input and splits with random times, bytes and agreements; some only estimated."""
     rungs = [
-        device(f"rung-{n}", draw(times_ms), 1.0 if n == 0 else draw(agreements), draw(excesses_ms))
+        device(f"rung-{n}", draw(times_ms) / (n + 1), 1.0 if n == 0 else draw(agreements), draw(excesses_ms))
         for n in range(draw(st.integers(1, 3)))
     ]
     rest = [
@@ -117,7 +117,7 @@ def random_ways(draw: st.DrawFn) -> tuple[Way, ...]:
             draw(times_ms),
             draw(excesses_ms),
         )
-        for n in range(draw(st.integers(0, 7)))
+        for n in range(draw(st.integers(1, 8)))
     ]
     heads = [draw(times_ms) for _ in rest]
     split = [

@@ -53,17 +53,17 @@ def grid(axis: Axis, count: int) -> list[float]:
     return [low * (high / low) ** (step / count) for step in range(count + 1)]
 
 
-@settings(max_examples=40, deadline=None)
-@given(random_ways(), random_conditions, st.sampled_from(AXES))
-def test_the_winner_of_every_interval_is_the_one_of_a_fine_grid(
-    ways: tuple[Way, ...], conditions: Conditions, axis: Axis
-) -> None:
-    found = record(ways)
+def check_against_a_grid(found: Record, conditions: Conditions, axis: Axis) -> None:
     intervals = Contest.of(found).along(conditions, axis, *WIDE[axis])
     assert (intervals[0].low, intervals[-1].high) == WIDE[axis]
     for left, right in itertools.pairwise(intervals):
         assert left.high == right.low
         assert (left.winner, left.in_time) != (right.winner, right.in_time)
+        step = 1e-6 * max(1.0, left.high)
+        for part, value in ((left, left.high - step), (right, right.low + step)):
+            if part.high - part.low > 3 * step:
+                best = next(iter(brute(found, conditions.at(axis, value))), None)
+                assert part.winner == (best.label if best else ""), value
     for value in grid(axis, 150):
         here = [part for part in intervals if part.low <= value <= part.high]
         if any(math.isclose(value, end, rel_tol=1e-6, abs_tol=1e-6) for part in here for end in (part.low, part.high)):
@@ -73,6 +73,22 @@ def test_the_winner_of_every_interval_is_the_one_of_a_fine_grid(
         assert here[0].winner == (best.label if best else "")
         if best:
             assert here[0].in_time == (predict(best, there.link).total.p99_us * 1000.0 <= there.deadline_ns)
+
+
+@settings(max_examples=40, deadline=None)
+@given(random_ways(), random_conditions, st.sampled_from(AXES))
+def test_the_winner_of_every_interval_is_the_one_of_a_fine_grid(
+    ways: tuple[Way, ...], conditions: Conditions, axis: Axis
+) -> None:
+    check_against_a_grid(record(ways), conditions, axis)
+
+
+@pytest.mark.parametrize("axis", AXES)
+@pytest.mark.parametrize("deadline_ms", [12.0, 30.0, 45.0])
+def test_the_same_holds_where_many_ways_win(axis: Axis, deadline_ms: float) -> None:
+    conditions = ASKED.at("deadline", deadline_ms)
+    check_against_a_grid(record(), conditions, axis)
+    assert len({part.winner for part in Contest.of(record()).along(ASKED, "deadline", *WIDE["deadline"])}) >= 4
 
 
 @settings(max_examples=40, deadline=None)
