@@ -166,6 +166,7 @@ def test_the_packages_of_headtail_define_the_verbs_of_the_manual() -> None:
         "explain",
         "inspect",
         "plan",
+        "profile",
         "replay",
         "report",
         "sim",

@@ -24,7 +24,6 @@ Side = Literal["edge", "cloud"]
 OperatorKind = Literal["conv", "matmul", "other"]
 Time = Annotated[float, msgspec.Meta(ge=0.0)]
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
-Positive = Annotated[float, msgspec.Meta(gt=0.0)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 
