@@ -135,8 +135,8 @@ line.asked{stroke:var(--ink);stroke-dasharray:1 3}
   .wide{display:none}
   .narrow{display:block}
   .fit table{table-layout:fixed}
-  .fit th:first-child{width:26%}
-  .fit th:last-child{width:42%}
+  .fit th:first-child{width:31%}
+  .fit th:last-child{width:40%}
   .fit th,.fit td{white-space:normal;overflow-wrap:anywhere;padding:.4rem .5rem}
   .facts th{width:7.5rem}
   .facts th,.facts td{white-space:normal;padding:.4rem .6rem}

@@ -13,6 +13,8 @@ from partitioner.charts.svg import SIZE, drawing, line, rect, shortened, tag, te
 
 TOP, BOX, FOOT = 44.0, 190.0, 96.0
 CHAIN = 24.0
+LANE = 18.0
+"""How far beside its stem a letter stands."""
 MANY = 50
 """With more places to cut, the stems of those that were estimated are thin and have no heads."""
 LEFT, RIGHT = 46.0, 18.0
@@ -61,14 +63,23 @@ def draw_chain(crossings: Sequence[Crossing], marks: Mapping[str, Mark], title: 
 def _dots(
     crossings: Sequence[Crossing], marks: Mapping[str, Mark], across: LinearScale, up: LogScale, inside: Box
 ) -> list[str]:
-    """Letters beside the stems of what was measured: kept apart upwards, to the right where the next stem leaves room."""
+    """Letters beside the stems of what was measured, kept apart upwards: to the right, or to the left where another stem with
+    letters is near on the right."""
     parts: list[str] = []
-    taken: list[tuple[float, float, float]] = []
-    for crossing in crossings:
-        x = across.at(crossing.share)
-        named = [(label, kb) for label, kb in crossing.ways if label in marks]
-        right = x + 26.0 < inside.right and not any(abs(x + 18.0 - other) < 20.0 for other, _, _ in taken)
-        lane = x + 18.0 if right else x - 18.0
+    coded = [(across.at(c.share), [(label, kb) for label, kb in c.ways if label in marks]) for c in crossings]
+    coded = [(x, named) for x, named in coded if named]
+    lanes: list[float] = []
+    for x, named in coded:
+        free = [
+            lane
+            for lane in (x + LANE, x - LANE)
+            if inside.left < lane - BADGE
+            and lane + BADGE < inside.right
+            and not any(abs(lane - other) < 2 * BADGE + 1.0 for other in lanes)
+        ]
+        clear = [lane for lane in free if not any(abs(lane - other) < LANE - 2.0 for other, _ in coded)]
+        lane = next(iter((*clear, *free, x + LANE)))
+        lanes.append(lane)
         wanted = [-up.at(kb) for _, kb in named]
         places = spread_out(wanted, 2 * BADGE + 2.0, -inside.bottom + BADGE, -inside.top + BADGE)
         for (label, kb), place in zip(named, places, strict=True):
@@ -76,8 +87,6 @@ def _dots(
             parts.append(line(x, y, lane, -place, "leader"))
             parts.append(tag("circle", cx=x, cy=y, r=4.0, class_=f"point full k{marks[label].colour}"))
             parts.append(badge(lane, -place, marks[label]))
-        if places:
-            taken.append((lane, min(places), max(places)))
     return parts
 
 
