@@ -350,7 +350,7 @@ def test_a_file_that_is_no_model_is_refused(place: Path, tmp_path: Path) -> None
 
 
 def test_an_unknown_metric_is_refused_before_any_timing(place: Path) -> None:
-    with pytest.raises(UserError, match="relative, top1"):
+    with pytest.raises(UserError, match="relative, segmentation"):
         make_plan(options(place, "bad.plan", metric="accuracy"))
 
 

@@ -12,8 +12,10 @@ Ranges that are found anew for each run (dynamic quantisation) are refused, see 
 
 from __future__ import annotations
 
+import logging
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, cast
@@ -107,9 +109,7 @@ def _quantised(model: Model, nodes: list[str], rows: Sequence[Tensors]) -> onnx.
     library = cast(Any, quantization)
     proto = onnx.ModelProto()
     proto.CopyFrom(model.proto)
-    prepared = proto.metadata_props.add()  # the library warns of a graph that did not go through its own preparation
-    prepared.key, prepared.value = "onnx.infer", "onnxruntime.quant"
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, _unheard():
         path = Path(folder) / "int8.onnx"
         try:
             library.quantize_static(
@@ -126,6 +126,19 @@ def _quantised(model: Model, nodes: list[str], rows: Sequence[Tensors]) -> onnx.
         except Exception as error:  # it raises whatever its parts raise
             words = " ".join(str(error).split())[:400]
             raise ModelError(f"{model.name}: cannot be quantised: {type(error).__name__}: {words}") from error
-        made = onnx.load(str(path), format="protobuf")  # pyright: ignore[reportUnknownMemberType]
-    del made.metadata_props[:]
-    return made
+        return onnx.load(str(path), format="protobuf")  # pyright: ignore[reportUnknownMemberType]
+
+
+@contextmanager
+def _unheard() -> Generator[None]:
+    """Keep the library's advice on preparing graphs, which it gives through the root logger, from the user's screen."""
+
+    def is_error(record: logging.LogRecord) -> bool:
+        return record.levelno >= logging.ERROR
+
+    root = logging.getLogger()
+    root.addFilter(is_error)
+    try:
+        yield
+    finally:
+        root.removeFilter(is_error)
