@@ -21,7 +21,7 @@ from partitioner.graph.observe import observe
 from partitioner.profiles.diff import beyond_spreads, compare
 from partitioner.profiles.file import check_out, load_profile, save_profile
 from partitioner.profiles.lookup import check_same_model, times_for, whole_us
-from partitioner.profiles.mapping import Origins, assign, charge
+from partitioner.profiles.mapping import Origins, assign, charge, quiet_runs
 from partitioner.profiles.record import (
     PROFILE_FORMAT,
     BatchTimes,
@@ -312,6 +312,13 @@ def test_the_verdict_does_not_depend_on_the_order(a: float, excess_a: float, b: 
     first, second = spread(a, excess_a), spread(b, excess_b)
     assert beyond_spreads(first, second) == beyond_spreads(second, first)
     assert not beyond_spreads(first, first)
+
+
+def test_disturbed_runs_do_not_count_as_long_as_there_are_enough_others() -> None:
+    kernels = [kernel("conv", "", "", *map(float, range(20, 0, -1)))]
+    assert quiet_runs(kernels, range(2, 20), {3, 4, 19}) == [2, *range(5, 19)]
+    assert quiet_runs(kernels, range(20), set(range(13))) == list(range(12, 20))
+    assert quiet_runs(kernels, [5, 4], {4, 5}) == [4, 5]
 
 
 def test_medians_are_added_up_so_that_one_disturbed_run_does_not_count() -> None:

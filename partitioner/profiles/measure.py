@@ -23,7 +23,7 @@ from partitioner.graph.runtime import CPU, providers
 from partitioner.options import MAX_THREADS
 from partitioner.profiles.codings import coding_jobs
 from partitioner.profiles.machine import PowerMeter, board_name, read_clocks, versions
-from partitioner.profiles.mapping import Charged, assign, charge
+from partitioner.profiles.mapping import Charged, assign, charge, quiet_runs
 from partitioner.profiles.record import (
     PROFILE_FORMAT,
     BatchTimes,
@@ -39,7 +39,7 @@ from partitioner.profiles.record import (
 from partitioner.profiles.scaling import to_whole
 from partitioner.profiles.work import kind_of, origins_of
 from partitioner.running import Tensors, join_rows
-from partitioner.timing import Job, Pace, Samples, quantile, sample_at, stable
+from partitioner.timing import Job, Pace, Samples, quantile, sample_at, stable, switches
 from partitioner.ways import over
 from shared.errors import UserError
 from shared.request import Array
@@ -49,6 +49,9 @@ MAX_BATCH = 1024
 ROWS = 8
 WARM_RUNS = 2
 """Runs of each batch size whose kernels do not count."""
+
+DOUBTFUL = 0.25
+"""How far the sum of the kernels may be from the whole before it is said that the groups' times are doubtful."""
 
 Key = tuple[str, str | int]
 Progress = Callable[[str, float], None]
@@ -121,6 +124,12 @@ def measure(asked: Asked, progress: Progress) -> DeviceProfile:
         samples.disturbed += of_bucket.disturbed
         buckets.append(Bucket(model.digest, model.inputs, measured.times))
         codecs = codecs or measured.codecs
+    worst = max((t.kernels_share for bucket in buckets for t in bucket.batches), key=lambda share: abs(share - 1.0))
+    if asked.provider == CPU and abs(worst - 1.0) > DOUBTFUL:
+        notes.append(
+            f"the kernels took {worst:.0%} of the whole that was measured without profiling: how it is divided among the "
+            "groups is doubtful; measure longer, or with less running beside it"
+        )
     if asked.provider != CPU:
         notes.append(
             f"{asked.provider} shows when its kernels are launched, not how long they take: the groups share the whole by "
@@ -183,14 +192,18 @@ class _Bucket:
         names = [spec.name for spec in model.outputs]
         session = open_session(model, threads=asked.threads, provider=asked.provider)
         order: list[int] = []
+        disturbed: set[int] = set()
         with Watched(model, asked.threads, asked.provider) as watched:
             jobs: list[dict[Key, Job]] = []
             for batch in self._batches:
                 feeds = [self._feed(batch, start) for start in range(ROWS)]
 
                 def watch(feed: dict[str, Array], batch: int = batch) -> None:
-                    order.append(batch)
+                    before = switches()
                     watched.run(feed)
+                    if switches() != before:
+                        disturbed.add(len(order))
+                    order.append(batch)
 
                 jobs.append({("whole", batch): over(lambda feed: run_session(session, model.name, names, feed), feeds)})
                 jobs.append({("kernels", batch): over(watch, feeds)})
@@ -208,7 +221,8 @@ class _Bucket:
         found: list[BatchTimes] = []
         for batch in self._batches:
             runs = [place for place, of in enumerate(order) if of == batch][WARM_RUNS:]
-            charged = charge(kernels, assigned, len(self._groups.nodes), runs)
+            quiet = quiet_runs(kernels, runs, disturbed)
+            charged = charge(kernels, assigned, len(self._groups.nodes), quiet)
             found.append(self._batch(batch, samples.runs["whole", batch], charged))
         self.times = tuple(found)
         self.codecs = tuple(
