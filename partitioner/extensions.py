@@ -7,19 +7,13 @@ arguments that yields rows, `partitioner.calibration_rows`).
 from __future__ import annotations
 
 import importlib
-import re
 from collections.abc import Callable
 from typing import cast
 
-from partitioner.agreement import METRICS, Judge, Metric, custom_metric, named_metric
+from partitioner.agreement import METRICS, Judge, Metric, custom_metric, named_metric, names_function
 from shared.errors import UserError
 
-_FUNCTION = re.compile(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$")
-
-
-def names_function(text: str) -> bool:
-    """Whether a text has the form `module:function`."""
-    return _FUNCTION.match(text) is not None
+__all__ = ["load_function", "names_function", "open_metric"]
 
 
 def open_metric(text: str) -> Metric:

@@ -42,7 +42,8 @@ class PlanOptions:
 
     `rung_resolutions` empty means the default (two thirds and one half of the side), `lower_rungs` False none at all.
     `force_cuts` makes the named cuts the only routes. `quick` spends less time on timing. `metric` None lets the outputs
-    choose. `threads` is what a session may use. `min_agreement`: what is less like the whole model than this is no answer.
+    choose; else a name or `module:function`. `labels` as in `partitioner.labels`. `threads` is what a session may use.
+    `min_agreement`: what is less like the whole model than this is no answer.
 
     `private_input`: no input, in whatever coding, leaves the device; `least_share` of the compute (0 to 1) lies before
     any cut. `max_bytes_per_second` bounds what requests at the cadence may send; None is no bound.
@@ -59,6 +60,7 @@ class PlanOptions:
     edge_slowdown: float = 1.0
     cadence_hz: float = 30.0
     metric: str | None = None
+    labels: Path | None = None
     min_agreement: float = 0.5
     rung_resolutions: tuple[int, ...] = ()
     lower_rungs: bool = True

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from partitioner.agreement import agreement, check_metric, default_metric, evidence
+from partitioner.agreement import Metric, agreement, check_labels, check_metric, default_metric, evidence, try_metric
 from partitioner.calibration import Calibration, divide, load_sources, probe_rows
+from partitioner.extensions import names_function, open_metric
 from partitioner.graph.cuts import CandidateCut, CutFinder
 from partitioner.graph.model import Model
 from partitioner.graph.recipe import Recipe, build
@@ -42,7 +43,8 @@ QUICK = Effort(0.0, 1.5, 6, 2, 2, 16, 48)
 @dataclass(frozen=True, slots=True)
 class Study:
     """Everything that weighing needs. `cuts` are those of one tensor, which begin with the input and end with the outputs;
-    `forced` are the cuts that the user named. `reference` are the whole model's answers to the held-out rows."""
+    `forced` are the cuts that the user named. `judge` is the metric, `reference` the whole model's answers to the held-out
+    rows."""
 
     options: PlanOptions
     effort: Effort
@@ -53,12 +55,17 @@ class Study:
     cuts: tuple[CandidateCut, ...]
     forced: tuple[CandidateCut, ...]
     data: Calibration
-    metric: str
+    judge: Metric
     reference: tuple[Tensors, ...]
 
     def under(self, options: PlanOptions) -> Study:
         """The same study for a plan that differs only in its place and its forced cuts."""
         return replace(self, options=options, forced=_forced(options, self.finder, self.cuts))
+
+    @property
+    def metric(self) -> str:
+        """The metric's name."""
+        return self.judge.name
 
     @property
     def pace(self) -> Pace:
@@ -77,13 +84,13 @@ class Study:
 
     def found_in(self, row: int) -> float:
         """How much one held-out row lets the metric judge."""
-        return evidence(self.metric, named(self.model.outputs, self.reference[row]))
+        return evidence(self.judge, named(self.model.outputs, self.reference[row]))
 
     def agreement_of(self, answers: Sequence[Tensors]) -> float:
-        """Agreement of some answers to the held-out rows with the whole model's."""
+        """Agreement of some answers to the held-out rows with the whole model's, or by the user's labels."""
         outputs = self.model.outputs
         reference = [named(outputs, r) for r in self.reference]
-        return agreement(self.metric, reference, [named(outputs, a) for a in answers])
+        return agreement(self.judge, reference, [named(outputs, a) for a in answers], self.data.labels)
 
 
 def begin(options: PlanOptions, progress: Progress) -> Study:
@@ -96,25 +103,29 @@ def begin(options: PlanOptions, progress: Progress) -> Study:
     recipe = Recipe(options.model, options.shapes, options.preprocess, options.postprocess)
     model = build(recipe)
     outputs = [spec.name for spec in model.outputs]
-    metric = options.metric or default_metric(outputs)
-    check_metric(metric, model.outputs)
+    judge = open_metric(options.metric or default_metric(outputs))
+    check_metric(judge, model.outputs)
     progress("finding where it may be cut")
     finder = CutFinder(model)
     cuts = tuple(finder.single())
     forced = _forced(options, finder, cuts)
     progress("reading the calibration data")
     whole = load_part(model, options.threads)
-    data = _calibrate(options, effort, model, whole, metric)
+    data = _calibrate(options, effort, model, whole, judge)
     reference = tuple(whole(row) for row in data.held_out)
-    return Study(options, effort, recipe, model, whole, finder, cuts, forced, data, metric, reference)
+    if data.labels or (data.real and names_function(judge.name)):
+        try_metric(judge, [named(model.outputs, answer) for answer in reference], data.labels)
+    return Study(options, effort, recipe, model, whole, finder, cuts, forced, data, judge, reference)
 
 
 def _forced(options: PlanOptions, finder: CutFinder, cuts: Sequence[CandidateCut]) -> tuple[CandidateCut, ...]:
     return tuple(cuts[0] if name == INPUT else finder.at(name) for name in dict.fromkeys(options.force_cuts))
 
 
-def _calibrate(options: PlanOptions, effort: Effort, model: Model, whole: Part, metric: str) -> Calibration:
-    sources = load_sources(options.calibration, model.inputs, options.seed)
+def _calibrate(options: PlanOptions, effort: Effort, model: Model, whole: Part, judge: Metric) -> Calibration:
+    sources = load_sources(options.calibration, model.inputs, options.seed, options.labels)
+    if options.labels is not None:
+        check_labels(judge, sources.labels, model.outputs, f"labels {options.labels}")
     probes = probe_rows(sources, model.inputs, options.seed, effort.probes)
-    found = [sum(evidence(metric, whole.named(row)) for row in rows) if sources.real else 1.0 for rows in probes]
+    found = [sum(evidence(judge, whole.named(row)) for row in rows) if sources.real else 1.0 for rows in probes]
     return divide(sources, model.inputs, found, options.seed, fit=effort.fit_rows, held_out=effort.held_out_rows)

@@ -22,7 +22,7 @@ from partitioner.agreement.classes import classification
 from partitioner.agreement.closeness import exact, relative
 from partitioner.agreement.detection import IOUS, detection
 from partitioner.agreement.embeddings import embeddings
-from partitioner.agreement.metric import Answer, Answers, Judge, LabelForm, Metric, fits_all
+from partitioner.agreement.metric import Answer, Answers, Judge, LabelForm, Metric, fits_all, names_function
 from partitioner.agreement.segmentation import Areas
 from partitioner.agreement.text import Reader
 from shared.errors import UserError
@@ -43,6 +43,7 @@ __all__ = [
     "describe",
     "evidence",
     "named_metric",
+    "names_function",
     "try_metric",
 ]
 
@@ -94,7 +95,7 @@ def custom_metric(name: str, judge: Judge) -> Metric:
             raise UserError(f"metric {name!r} returned {value:g}: expected 0 to 1")
         return value
 
-    return Metric(name, f"as the user's own function {name} counts", fits_all, guarded)
+    return Metric(name, _OWN.format(name), fits_all, guarded)
 
 
 def agreement(metric: str | Metric, reference: Answers, other: Answers, labels: Answers = ()) -> float:
@@ -160,7 +161,9 @@ def evidence(metric: str | Metric, answer: Answer) -> float:
 
 
 def describe(metric: str | Metric) -> str:
-    """One sentence for a person: what the metric counts."""
+    """One sentence for a person: what the metric counts. A function of the user's is known by its name alone."""
+    if isinstance(metric, str) and metric.partition(":")[0] not in METRICS and names_function(metric):
+        return _OWN.format(metric)
     return _metric(metric).description
 
 
@@ -192,6 +195,8 @@ def _threshold(text: str, value: str) -> float:
         raise UserError(f"metric {text!r}: threshold must be a number, not {value!r}")
     return number
 
+
+_OWN = "as the user's own function {} counts"
 
 _OPTIONS: Mapping[str, str] = {"text": "blank", "text-edits": "blank", "segmentation": "threshold"}
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from shared.errors import UserError
 from shared.request import Array, TensorSpec
+
+_FUNCTION = re.compile(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$")
 
 Answer = Mapping[str, Array]
 """The outputs of one row by name, in the model's order, each in the shape of one row."""
@@ -90,3 +93,8 @@ def paired(reference: Answers, other: Answers) -> list[tuple[Answer, Answer]]:
                     f"{list(right[name].shape)} on the other"
                 )
     return pairs
+
+
+def names_function(text: str) -> bool:
+    """Whether a text has the form `module:function`."""
+    return _FUNCTION.match(text) is not None

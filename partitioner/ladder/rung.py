@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from partitioner.agreement import Answers, Metric, agreement
+from partitioner.extensions import open_metric
 from partitioner.graph.model import Model
 from partitioner.running import Part, Tensors, load_part, named
 from shared.errors import ModelError
@@ -57,6 +58,7 @@ def judge(
 ) -> LowerRung:
     """A rung with its agreement with the whole model's answers (`reference`) to these rows, or by the user's labels."""
     name, model, part = rung
+    counts = open_metric(metric) if isinstance(metric, str) else metric
     outputs = model.outputs
     answers = [named(outputs, part(row)) for row in rows]
-    return LowerRung(name, model, part, agreement(metric, [named(outputs, r) for r in reference], answers, labels))
+    return LowerRung(name, model, part, agreement(counts, [named(outputs, r) for r in reference], answers, labels))
