@@ -20,7 +20,8 @@ def check_same_model(profile: DeviceProfile, digest: str) -> Bucket:
     made = "; ".join(_shapes(bucket) for bucket in profile.buckets)
     raise UserError(
         f"the profile is of another model: it was made of {profile.model} at {made} with --preprocess {profile.preprocess} "
-        f"and --postprocess {profile.postprocess} ({_short(profile.buckets[0].digest)}), this model is {_short(digest)}"
+        f"and --postprocess {profile.postprocess} ({_short(profile.buckets[0].digest)}), this model is {_short(digest)}; "
+        f"another onnxruntime may also give one model another normal form: the profile's was {_runtime(profile)}"
     )
 
 
@@ -52,10 +53,9 @@ def by_name(profile: DeviceProfile, times: BatchTimes, names: Mapping[str, int])
     found = {group.name: group.time.p50_us for group in times.groups}
     if found.keys() != names.keys():
         odd = sorted(found.keys() ^ names.keys())
-        version = profile.machine.versions.get("onnxruntime", "unknown")
         raise UserError(
             f"the profile of {profile.model} divides it into other groups than are found here, {odd[0]!r} among them: it was "
-            f"made with onnxruntime {version}; measure it again with the version in use here"
+            f"made with onnxruntime {_runtime(profile)}; measure it again with the version in use here"
         )
     return found
 
@@ -70,6 +70,10 @@ def _at(profile: DeviceProfile, bucket: Bucket, batch: int) -> BatchTimes:
 
 def _shapes(bucket: Bucket) -> str:
     return ", ".join(f"{spec.name}={','.join(map(str, spec.shape))}" for spec in bucket.inputs)
+
+
+def _runtime(profile: DeviceProfile) -> str:
+    return profile.machine.versions.get("onnxruntime", "not told")
 
 
 def _short(digest: str) -> str:
