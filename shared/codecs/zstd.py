@@ -10,7 +10,7 @@ allocates: zstd's own buffers never exceed what a header states by more than a b
 
 from __future__ import annotations
 
-import threading
+from threading import local
 from typing import Protocol, cast
 
 from shared.codecs.libraries import library
@@ -32,7 +32,7 @@ class _Decompressor(Protocol):
     ) -> bytes: ...
 
 
-class Zstd(threading.local):
+class Zstd(local):
     """Compression and decompression with contexts of the calling thread's own. Raises `UserError` where the package
     `zstandard` is missing."""
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from mmap import mmap
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 
 import msgspec
 
@@ -32,8 +32,16 @@ SEGMENTS = 4
 MOST_WAITING = 64
 """Steps that wait to become bytes, at most: so many may keep their tensors alive."""
 
-BLOCK = 1 << 18
+BLOCK = 1 << 16
 """Bytes of a block of records; a record that is larger has one of its own."""
+
+RECORD_BYTES = 512
+"""What a ring has ready for each of its steps from the start: more than they typically take, so that it need not grow."""
+
+MOST_READY = 8 << 20
+"""Bytes that a ring has ready at most."""
+
+PAGE = 4096
 
 LENGTH = struct.Struct("<I")
 
@@ -72,7 +80,7 @@ class Records:
             if self._used + LENGTH.size <= BLOCK:
                 LENGTH.pack_into(self._blocks[-1], self._used, 0)
             self._used, end = 0, LENGTH.size + len(record)
-            self._blocks.append(self._spare.pop() if self._spare and end <= BLOCK else mmap(-1, max(end, BLOCK)))
+            self._blocks.append(self._spare.pop() if self._spare and end <= BLOCK else _block(end))
         block = self._blocks[-1]
         block[end - len(record) : end] = record
         LENGTH.pack_into(block, self._used, len(record))
@@ -97,6 +105,14 @@ class Records:
         """The blocks of the usual size, for others to use; nothing is left here."""
         blocks, self._blocks, self._count, self._used = self._blocks, [], 0, BLOCK
         return [block for block in blocks if len(block) == BLOCK]
+
+
+def _block(size: int) -> mmap:
+    """A block of this many bytes, and `BLOCK` at least, which is there in memory."""
+    block = mmap(-1, max(size, BLOCK), flags=MAP_PRIVATE | MAP_ANONYMOUS)
+    for at in range(0, len(block), PAGE):
+        block[at] = 0
+    return block
 
 
 class _Part:
@@ -165,7 +181,7 @@ class Recorder:
         self._look = look
         self._waiting = _Waiting(0)
         self._append = self._waiting.steps.append
-        self._spare: list[mmap] = []
+        self._spare = [_block(BLOCK) for _ in range(-(-min(events * RECORD_BYTES, MOST_READY) // BLOCK))]
         self._readers: list[None] = []
         self._segments: tuple[_Part, ...] = (_Part(0, b"", self._spare),)
         self._state()
