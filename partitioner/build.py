@@ -26,6 +26,7 @@ from partitioner.choose import WHOLE
 from partitioner.cost import Candidate
 from partitioner.graph.split import Chain, split
 from partitioner.graph.weights import write_programs
+from partitioner.ladder import plan_rungs
 from partitioner.options import PlanOptions, check_options
 from partitioner.profile import known_profiles, load_segments, profile_bundle
 from partitioner.record import RECORD_FILE, encode_record
@@ -91,6 +92,7 @@ def make_all(wanted: Sequence[PlanOptions], progress: Progress = lambda _: None)
         raise ValueError("plans of one study may differ in nothing but their places and forced cuts")
     for options in wanted:
         check_options(options)
+        plan_rungs(options.rungs)
         check_place(options.out)
     with _workshop(first.out) as folder:
         study = begin(first, progress)

@@ -40,7 +40,8 @@ class LinkGuess:
 class PlanOptions:
     """Everything `headtail plan` takes. `shapes`, `preprocess` and `postprocess` are as in `partitioner.graph.recipe`.
 
-    `rung_resolutions` empty means the default (two thirds and one half of the side), `lower_rungs` False none at all.
+    `rungs` as in `partitioner.ladder.plan_rungs`. `rung_resolutions` empty means the default (two thirds and
+    one half of the side), `lower_rungs` False no rungs at all.
     `force_cuts` makes the named cuts the only routes. `quick` spends less time on timing. `metric` None lets the outputs
     choose; else a name or `module:function`. `labels` as in `partitioner.labels`. `threads` is what a session may use.
     `min_agreement`: what is less like the whole model than this is no answer.
@@ -63,6 +64,7 @@ class PlanOptions:
     labels: Path | None = None
     min_agreement: float = 0.5
     rung_resolutions: tuple[int, ...] = ()
+    rungs: tuple[str, ...] = ()
     lower_rungs: bool = True
     force_cuts: tuple[str, ...] = ()
     seed: int = 0

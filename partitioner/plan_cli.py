@@ -42,11 +42,19 @@ def main(
     edge_slowdown: Annotated[float, typer.Option(help="How many times slower than this machine the device is.")] = 1.0,
     cadence: Annotated[float, typer.Option(help="Requests a second.")] = 30.0,
     metric: Annotated[
-        str | None, typer.Option(help="detection, top1, relative or exact; by default as the outputs suggest.")
+        str | None,
+        typer.Option(help="How agreement is counted: detection, top1, text, relative, ... or module:function."),
     ] = None,
     min_agreement: Annotated[float, typer.Option(help="The least agreement with the whole model, 0 to 1.")] = 0.5,
     rung_resolution: Annotated[
         list[int] | None, typer.Option(help="Height of a lower resolution for the ladder; may be repeated.")
+    ] = None,
+    rung: Annotated[
+        list[str] | None, typer.Option(help="One more rung: int8, or model:PATH of a smaller one; may be repeated.")
+    ] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(help="The right answers of the calibration rows, .npz; or class numbers as folders of images."),
     ] = None,
     rungs: Annotated[bool, typer.Option("--rungs/--no-rungs", help="Whether to make lower resolutions.")] = True,
     force_cut: Annotated[
@@ -80,6 +88,8 @@ def main(
         metric=metric,
         min_agreement=min_agreement,
         rung_resolutions=tuple(rung_resolution or ()),
+        rungs=tuple(rung or ()),
+        labels=labels,
         lower_rungs=rungs,
         force_cuts=tuple(force_cut or ()),
         seed=seed,

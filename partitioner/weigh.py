@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from partitioner.calibration import is_image
 from partitioner.choose import acceptable, choose_routes, choose_rungs, contenders, explain, rank, without_dominated
 from partitioner.cost import Candidate
-from partitioner.ladder import LowerRung, default_resolutions, judge, lower_rungs
+from partitioner.ladder import LowerRung, Rungs, default_resolutions, judge, lower_rungs, other_rungs, plan_rungs
 from partitioner.options import PlanOptions
 from partitioner.study import Progress, Study
 from partitioner.table import Table, warm_up
@@ -113,21 +113,34 @@ def _private(options: PlanOptions) -> list[str]:
 
 
 def _rungs(study: Study, progress: Progress) -> tuple[list[LowerRung], list[str]]:
-    """The lower resolutions that were asked for, or the default ones where they can be made and judged."""
+    """The rungs that were asked for, and the lower resolutions: those asked for, or the default ones where they can be made
+    and judged."""
     options = study.options
-    wanted = options.rung_resolutions
     if not options.lower_rungs:
         return [], []
+    if options.rungs and not study.data.real:
+        raise UserError("a rung needs --calibration to be judged by")
+    progress("making and judging the rungs")
+    wanted = plan_rungs(options.rungs)
+    made, notes = other_rungs(wanted, study.recipe, study.model, study.data.fit, must=True, threads=options.threads)
+    lower, more = _resolutions(study)
+    data = study.data
+    return [judge(rung, study.judge, study.reference, data.held_out, data.labels) for rung in (*made, *lower)], [
+        *notes,
+        *more,
+    ]
+
+
+def _resolutions(study: Study) -> Rungs:
+    options, wanted = study.options, study.options.rung_resolutions
     if not study.data.real or not is_image(study.model.inputs):
         if wanted:
             raise UserError("a lower resolution needs --preprocess image, and --calibration to be judged by")
         return [], []
-    progress("making and judging the lower resolutions")
     image = study.model.inputs[0]
-    made, notes = lower_rungs(
+    return lower_rungs(
         study.recipe, image, wanted or default_resolutions(image.shape[1]), must=bool(wanted), threads=options.threads
     )
-    return [judge(rung, study.metric, study.reference, study.data.held_out) for rung in made], notes
 
 
 def _look_at_winners(study: Study, table: Table, progress: Progress) -> None:

@@ -77,3 +77,23 @@ def test_constraints_that_make_no_sense_are_refused_before_any_work(
     with pytest.raises(UserError, match=words):
         make_plan(options(place, "bad.plan", **changes), told.append)
     assert told == []
+
+
+def test_a_rung_of_8_bits_that_is_asked_for_is_made_judged_and_kept_where_it_pays(place: Path) -> None:
+    made = make(options(place, "quantised.plan", rungs=("int8",), min_agreement=0.0))
+    (rung,) = [c for c in made.weighing.candidates if c.rung == "int8"]
+    assert 0.0 <= rung.agreement <= 1.0
+    kept = {r.name for r in made.plan.ladder}
+    assert "whole" in kept
+    assert ("int8" in kept) == (rung in made.weighing.rungs)
+    assert ("int8" in kept) != any("int8 is left out" in note for note in made.weighing.notes)
+
+
+@pytest.mark.parametrize(
+    ("rungs", "words"), [(("exit",), "not yet"), (("int9",), "expected int8"), (("model:no.onnx",), "no such file")]
+)
+def test_a_rung_that_cannot_be_is_refused_before_any_work(place: Path, rungs: tuple[str, ...], words: str) -> None:
+    told: list[str] = []
+    with pytest.raises(UserError, match=words):
+        make_plan(options(place, "bad.plan", rungs=rungs), told.append)
+    assert told == []

@@ -6,7 +6,7 @@ next one's. Which rungs are kept is decided when they have been timed (`partitio
 faster than every better one does not earn its memory.
 """
 
-from partitioner.ladder.others import EXIT, INT8, other_rungs, parse_rung
+from partitioner.ladder.others import EXIT, INT8, other_rungs, parse_rung, plan_rungs
 from partitioner.ladder.resolutions import default_resolutions, lower_rungs, size_at
 from partitioner.ladder.rung import LowerRung, Made, Rungs, judge
 from partitioner.ladder.supplied import supplied_model
@@ -22,6 +22,7 @@ __all__ = [
     "lower_rungs",
     "other_rungs",
     "parse_rung",
+    "plan_rungs",
     "size_at",
     "supplied_model",
 ]

@@ -39,6 +39,17 @@ def parse_rung(text: str) -> Wanted:
     raise UserError(f"rung {text!r}: expected {INT8}, {EXIT} or {MODEL}PATH")
 
 
+def plan_rungs(texts: Sequence[str]) -> list[Wanted]:
+    """What `headtail plan --rung` takes, once for each. Raises `UserError`, also for what a plan cannot hold yet."""
+    wanted = [parse_rung(text) for text in texts]
+    if EXIT in wanted:
+        raise UserError(
+            f"rung {EXIT!r}: not yet: in the worst case it takes longer than the whole model, and an edge that has seen only "
+            "its quick answers would promise more than it can keep"
+        )
+    return wanted
+
+
 def other_rungs(
     wanted: Sequence[Wanted], recipe: Recipe, whole: Model, fit: Sequence[Tensors], *, must: bool, threads: int
 ) -> Rungs:
