@@ -6,10 +6,9 @@ ends as well, so that no rig leaves a process behind.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
@@ -17,22 +16,18 @@ from shared.errors import HeadtailError
 
 
 class LineChild:
-    """`python -m MODULE ARGUMENTS` in a session of its own, with `environment` beside what it inherits. Use it as a context
-    manager, or `close` it.
+    """`python -m MODULE ARGUMENTS` in a session of its own. Use it as a context manager, or `close` it.
 
     Raises `HeadtailError` where the process has ended.
     """
 
-    def __init__(
-        self, module: str, arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, module: str, arguments: Sequence[str] = ()) -> None:
         self._name = module
         self._process = subprocess.Popen(  # noqa: S603 -- our own module
             [sys.executable, "-m", module, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
-            env=os.environ | (environment or {}),
         )
 
     def __enter__(self) -> Self:

@@ -40,10 +40,6 @@ PATIENCE_S = 60.0
 PLANS: Mapping[str, tuple[str, ...]] = {"raw": ("raw",), "split": ("split-int8",), "jpeg": ("jpeg",), "local": ()}
 """Models and their routes; all of them have a rung as well."""
 
-ONE_HEAP = {"MALLOC_ARENA_MAX": "1"}
-"""What an application does that carries its agent (README): the agent leaves the allocator of its process alone, and glibc
-would give each of its threads a heap of its own, which the others tear."""
-
 CHURN = 20
 PROBE = (sys.executable, "-m", "hil.leak_probe")
 APPLICATION = "application"
@@ -222,7 +218,7 @@ class LeakRig:
                     raise HeadtailError(f"the process {service.name!r} was not ready after {PATIENCE_S:g} s")
                 time.sleep(0.02)
         self._application = self._stack.enter_context(
-            LineChild("hil.leak_load", (msgspec.json.encode(arrangement).decode(),), ONE_HEAP)
+            LineChild("hil.leak_load", (msgspec.json.encode(arrangement).decode(),))
         )
 
     def _start(self, name: str, verb: str, settings: EdgeSettings | CloudSettings) -> None:

@@ -1,4 +1,5 @@
-"""The application of a leak run, in a process of its own: `python -m hil.leak_load ARRANGEMENT`.
+"""The application of a leak run, in a process of its own: `python -m hil.leak_load ARRANGEMENT`. It settles its heaps first,
+as README advises where an application carries its agent.
 
 Each line on its standard input is an `Order`, answered by one line, an `Account`, once everything that was ordered is over:
 no request is open, and what the collector can find is gone. Three threads ask: one keeps many requests open, one blocks,
@@ -29,6 +30,7 @@ from edge.tickets import OutcomeFuture
 from hil.leak_census import Census, tell_census
 from hil.small_plans import make_images
 from shared.errors import HeadtailError
+from shared.process import settle_heaps
 from shared.request import Array
 
 PATIENCE_S = 60.0
@@ -197,10 +199,12 @@ def _caught(errors: list[BaseException], work: Callable[..., None], *arguments: 
 
 def main() -> None:
     """Obey orders until the input ends."""
+    held = settle_heaps()
     application = Application(msgspec.json.decode(sys.argv[1], type=Arrangement))
     for line in sys.stdin.buffer:
         account = application.obey(msgspec.json.decode(line, type=Order))
         os.write(sys.stdout.fileno(), msgspec.json.encode(account) + b"\n")
+    del held
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""What a process of our own does to itself so that its loop is rarely late. Never used inside an application's process.
+"""What a process of our own does to itself so that its loop is rarely late. Never done to an application's process by us;
+`settle_heaps` is there for applications that carry their agent, to be called by themselves.
 
 * The interpreter offers its lock to waiting threads every 0.1 ms (`process.switch_interval_us`) instead of every 5 ms.
 * The cycle collector is off. What lives at start is frozen, and young objects are collected only while the loop waits
@@ -60,9 +61,7 @@ class OwnProcess:
         gc.collect()
         gc.disable()
         gc.freeze()
-        _keep_memory(self._reserve_bytes)
-        # A few objects that stay keep the interpreter from giving back what the others took.
-        self._pins = [bytes(_PIN_BYTES) for _ in range(self._reserve_bytes // _PIN_BYTES)][::_PIN_EVERY]
+        self._pins = _grow_heaps(self._reserve_bytes)
         return self
 
     def __exit__(
@@ -89,6 +88,14 @@ class OwnProcess:
         self._young = 0 if generation == 2 else self._young + 1
 
 
+def settle_heaps(reserve_mb: float = 2.0) -> object:
+    """Have this process's heaps hold still over millions of requests: one C heap for all threads, which keeps what it got,
+    and `reserve_mb` megabytes more of it and of the interpreter's than there are now. For the first lines of an application
+    that carries its agent, before it makes threads. What is returned must be kept for as long as the process serves."""
+    share_one_heap()
+    return _grow_heaps(int(reserve_mb * 1e6))
+
+
 def share_one_heap() -> None:
     """Keep the C allocator from giving threads heaps of their own. Threads that have one keep it: call this first."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
@@ -96,7 +103,13 @@ def share_one_heap() -> None:
         mallopt(_M_ARENA_MAX, 1)
 
 
-def _keep_memory(reserve_bytes: int) -> None:
+def _grow_heaps(reserve_bytes: int) -> list[bytes]:
+    _grow_c_heap(reserve_bytes)
+    # A few objects that stay keep the interpreter from giving back what the others took.
+    return [bytes(_PIN_BYTES) for _ in range(reserve_bytes // _PIN_BYTES)][::_PIN_EVERY]
+
+
+def _grow_c_heap(reserve_bytes: int) -> None:
     libc = ctypes.CDLL(None)
     mallopt = getattr(libc, "mallopt", None)
     if mallopt is None:
