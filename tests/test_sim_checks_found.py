@@ -190,6 +190,8 @@ def test_an_interrupt_of_the_command_ends_its_processes() -> None:
     arguments = ["sim", "check", "--seeds", "100000", "--requests", "20", "--scenario", "calm", "--jobs", "2"]
     program = f"import sys; sys.argv = ['headtail', *{arguments!r}]; from shared.cli import main; main()"
     source = (
+        # Whoever runs the tests in the background may have had interrupts ignored.
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "import hil.sim.check_cli as cli\n"
         "told = cli.Progress.show\n"
         "cli.Progress.show = lambda self, total: (told(self, total), print('going', flush=True))[0]\n"
