@@ -1,5 +1,4 @@
-"""The application of a leak run, in a process of its own: `python -m hil.leak_load ARRANGEMENT`. It settles its heaps first,
-as README advises where an application carries its agent.
+"""The application of a leak run, in a process of its own: `python -m hil.leak_load ARRANGEMENT`.
 
 Each line on its standard input is an `Order`, answered by one line, an `Account`, once everything that was ordered is over:
 no request is open, and what the collector can find is gone. Three threads ask: one keeps many requests open, one blocks,
@@ -10,6 +9,7 @@ in which the latest wins. Nothing is kept of a request that is over, or this pro
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import os
 import random
@@ -30,7 +30,6 @@ from edge.tickets import OutcomeFuture
 from hil.leak_census import Census, tell_census
 from hil.small_plans import make_images
 from shared.errors import HeadtailError
-from shared.process import settle_heaps
 from shared.request import Array
 
 PATIENCE_S = 60.0
@@ -163,6 +162,8 @@ class Application:
 
     def _account(self) -> Account:
         gc.collect()
+        # What the allocator keeps of a burst of requests is free, and no leak; an agent's own process keeps it on purpose.
+        getattr(ctypes.CDLL(None), "malloc_trim", lambda _: None)(0)
         if self._client is not None:
             self._counts = self._client.stats()
         names = tuple(sorted(thread.name for thread in threading.enumerate()))
@@ -199,12 +200,10 @@ def _caught(errors: list[BaseException], work: Callable[..., None], *arguments: 
 
 def main() -> None:
     """Obey orders until the input ends."""
-    held = settle_heaps()
     application = Application(msgspec.json.decode(sys.argv[1], type=Arrangement))
     for line in sys.stdin.buffer:
         account = application.obey(msgspec.json.decode(line, type=Order))
         os.write(sys.stdout.fileno(), msgspec.json.encode(account) + b"\n")
-    del held
 
 
 if __name__ == "__main__":

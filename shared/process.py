@@ -1,5 +1,4 @@
-"""What a process of our own does to itself so that its loop is rarely late. Never done to an application's process by us;
-`settle_heaps` is there for applications that carry their agent, to be called by themselves.
+"""What a process of our own does to itself so that its loop is rarely late. Never used inside an application's process.
 
 * The interpreter offers its lock to waiting threads every 0.1 ms (`process.switch_interval_us`) instead of every 5 ms.
 * The cycle collector is off. What lives at start is frozen, and young objects are collected only while the loop waits
@@ -86,14 +85,6 @@ class OwnProcess:
         took_ns = time.monotonic_ns() - began_ns
         self._longest_ns[generation] = max(took_ns, self._longest_ns[generation] * 7 // 8)
         self._young = 0 if generation == 2 else self._young + 1
-
-
-def settle_heaps(reserve_mb: float = 2.0) -> object:
-    """Have this process's heaps hold still over millions of requests: one C heap for all threads, which keeps what it got,
-    and `reserve_mb` megabytes more of it and of the interpreter's than there are now. For the first lines of an application
-    that carries its agent, before it makes threads. What is returned must be kept for as long as the process serves."""
-    share_one_heap()
-    return _grow_heaps(int(reserve_mb * 1e6))
 
 
 def share_one_heap() -> None:
