@@ -25,7 +25,8 @@ def test_after_thousands_of_requests_no_lease_timer_thread_or_descriptor_is_left
     for name, before in leak.before.items():
         assert [s.requests for s in leak.samples[name]] == [2_500, 5_000, 7_500, 10_000]
         assert (leak.after[name].descriptors, leak.after[name].threads) == (before.descriptors, before.threads)
-    assert {"asked", "on_time", "missed", "rejected", "superseded", "withdrawn"} <= set(leak.outcomes)
+    # Whether a frame overtakes another is up to the machine.
+    assert {"asked", "on_time", "missed", "rejected", "withdrawn"} <= set(leak.outcomes)
     assert leak.outcomes["asked"] == REQUESTS
 
 
