@@ -1,8 +1,8 @@
 """How soon a request is refused that cannot be promised: an agent of its own process, whose device is busy with a promise.
 
-Each turn asks for two answers at once. The first is promised, and keeps the device busy for longer than the second may wait,
-so that the second must end as `Rejected` at once and not at its deadline. What is measured is the client's own account of
-it, from the call to the outcome.
+Each turn asks for two answers. The first is promised, and keeps the device busy for longer than the second may wait, which
+comes once the first has begun, so that the second must end as `Rejected` at once and not at its deadline. What is measured
+is the client's own account of it, from the call to the outcome.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ SLOWDOWN = 500.0
 
 KEPT_MS, HOPELESS_MS = 200.0, 25.0
 """Deadlines of the request that is promised, and of the one that could be promised only on an idle device."""
+
+BEGUN_S = 0.003
+"""After which the first has begun."""
 
 LIMIT_MS = 1.0
 READY_S = 60.0
@@ -91,6 +94,7 @@ def _asked(turns: int, client: Client, monitor: Monitor) -> Refusals:
     others = 0
     for _ in range(turns):
         promised = client.submit(image, KEPT_MS)
+        time.sleep(BEGUN_S)
         refused = client.submit(image, HOPELESS_MS).result(READY_S)
         others += not isinstance(promised.result(READY_S), Answer)
         if isinstance(refused, Rejected):
