@@ -163,7 +163,9 @@ class Application:
     def _account(self) -> Account:
         gc.collect()
         # What the allocator keeps of a burst of requests is free, and no leak; an agent's own process keeps it on purpose.
-        getattr(ctypes.CDLL(None), "malloc_trim", lambda _: None)(0)
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
         if self._client is not None:
             self._counts = self._client.stats()
         names = tuple(sorted(thread.name for thread in threading.enumerate()))
