@@ -59,13 +59,12 @@ def begin_weighing(study: Study, progress: Progress) -> Begun:
     table = Table(study, tuple(lower), warm_up(study))
     progress("timing the whole model, the rungs and the input's codings at the stream's pace")
     table.start()
-    if study.inner:
-        progress("searching among all cuts")
-        places = table.search()
-        notes.append(
-            f"of all cuts of {places.groups} groups of operators, {places.solves} minimum cuts at rates near the stated one "
-            f"gave {len(places.cuts)} of several tensors that may win"
-        )
+    progress("searching among all cuts")
+    places = table.search()
+    notes.append(
+        f"of all cuts of {places.groups} groups of operators, {places.solves} minimum cuts at rates near the stated one gave "
+        f"{len(places.cuts)} of several tensors that may win"
+    )
     return Begun(table, tuple(notes))
 
 

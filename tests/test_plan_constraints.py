@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from test_places import two_branches
 from test_plan import options, write_images, write_model
 
 from partitioner.build import make, make_plan
-from partitioner.options import LinkGuess
+from partitioner.options import LinkGuess, PlanOptions
 from shared.errors import UserError
 
 
@@ -96,3 +97,22 @@ def test_a_rung_that_cannot_be_is_refused_before_any_work(place: Path, rungs: tu
     with pytest.raises(UserError, match=words):
         make_plan(options(place, "bad.plan", rungs=rungs), told.append)
     assert told == []
+
+
+def test_a_model_that_no_single_tensor_separates_is_cut_at_several(tmp_path: Path) -> None:
+    net = two_branches()
+    net.output("left", ["batch", 4, 8, 8])
+    made = make(
+        PlanOptions(
+            net.save(tmp_path / "two.onnx"),
+            tmp_path / "two.plan",
+            shapes=("1,3,32,32",),
+            link=LinkGuess(1.0, 2.0),
+            cadence_hz=1000.0,
+            quick=True,
+        )
+    )
+    splits = [c for c in made.weighing.candidates if c.kind == "split"]
+    assert splits
+    assert any(c.measured for c in splits)
+    assert {len(made.weighing.loaded[c.cut].cut.tensors) for c in splits if c.measured} == {2}
