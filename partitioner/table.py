@@ -86,9 +86,10 @@ class Table:
         ways = self.device()
         for loaded in self.loaded.values():
             ways += measured_candidates(self.study, loaded, times, whole)
-        return [way for way in ways + self._estimates(whole) if self._allowed(way)]
+        cuts = {cut.name: cut for cut in (*self.inner, *(loaded.cut for loaded in self.loaded.values()))}
+        return [way for way in ways + self._estimates(whole) if self._allowed(way, cuts)]
 
-    def _allowed(self, way: Candidate) -> bool:
+    def _allowed(self, way: Candidate, cuts: Mapping[str, CandidateCut]) -> bool:
         """Whether the options allow a way: what leaves the device, how far it is computed before, and how many bytes it is.
         A cut that the user names may be of any share."""
         options = self.study.options
@@ -98,16 +99,11 @@ class Table:
             return False
         if way.kind == "input":
             return not options.private_input and options.least_share == 0.0
-        cut = self._cuts[way.cut]
+        cut = cuts[way.cut]
         inputs = {spec.name for spec in self.study.model.inputs}
         if options.private_input and any(spec.name in inputs for spec in cut.tensors):
             return False
         return cut.share >= options.least_share or cut in self.study.forced
-
-    @property
-    def _cuts(self) -> dict[str, CandidateCut]:
-        known = {cut.name: cut for cut in self.inner}
-        return known | {name: loaded.cut for name, loaded in self.loaded.items()}
 
     def device(self) -> list[Candidate]:
         """The ways on the device: the whole model and the rungs."""
