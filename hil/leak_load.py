@@ -9,7 +9,6 @@ in which the latest wins. Nothing is kept of a request that is over, or this pro
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import gc
 import os
 import random
@@ -162,10 +161,6 @@ class Application:
 
     def _account(self) -> Account:
         gc.collect()
-        # What the allocator keeps of a burst of requests is free, and no leak; an agent's own process keeps it on purpose.
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        if trim is not None:
-            trim(0)
         if self._client is not None:
             self._counts = self._client.stats()
         names = tuple(sorted(thread.name for thread in threading.enumerate()))
