@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, PAGESIZE, mmap
 
 import msgspec
 
@@ -40,8 +40,6 @@ RECORD_BYTES = 512
 
 MOST_READY = 8 << 20
 """Bytes that a ring has ready at most."""
-
-PAGE = 4096
 
 LENGTH = struct.Struct("<I")
 
@@ -110,7 +108,7 @@ class Records:
 def _block(size: int) -> mmap:
     """A block of this many bytes, and `BLOCK` at least, which is there in memory."""
     block = mmap(-1, max(size, BLOCK), flags=MAP_PRIVATE | MAP_ANONYMOUS)
-    for at in range(0, len(block), PAGE):
+    for at in range(0, len(block), PAGESIZE):
         block[at] = 0
     return block
 
