@@ -27,6 +27,7 @@ from shared.errors import SettingsError
 from shared.events import Action, Event, Run, Send, SendFailed
 from shared.journal.keeper import Keeper
 from shared.lateness import LatenessFigures
+from shared.message_sizes import rows_in_a_message
 from shared.process_host import Adaptation
 from shared.process_settings import Effect
 from shared.settings import CloudSettings
@@ -67,6 +68,8 @@ class Node:
             memory=settings.memory,
         )
         try:
+            for plan in self._shop.plans.values():
+                rows_in_a_message(plan, 1, settings.limits.max_message_mb)
             setup = node_setup(settings, self._shop.plans, self._name, self._incarnation)
             self._session = build_session(setup)
             self._router = Router(settings.node.endpoint, decode_edge, max_message_mb=settings.limits.max_message_mb)

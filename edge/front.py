@@ -37,6 +37,7 @@ from shared.events import (
     StreamOpened,
     Withdrawn,
 )
+from shared.message_sizes import rows_in_a_message
 from shared.plan import Plan
 from shared.ports import Machine
 from shared.request import Answer, Buffer, Missed, Rejected, Request, Superseded
@@ -76,18 +77,14 @@ class _Session:
 
 
 def most_rows(plan: Plan, settings: EdgeSettings) -> int:
-    """The most rows that one request may have: what a launch takes and what a message holds.
+    """The most rows that one request may have: what a launch takes, and what every message holds that it may lead to.
 
-    Raises `SettingsError` where not even one row fits into a message.
+    Raises `SettingsError` where not even one row fits into a message, by a route whose coding is at its worst, for instance.
+    Without nodes no route is taken.
     """
-    row_bytes = sum(spec.nbytes() for spec in plan.inputs)
-    room = (settings.limits.max_message_mb << 20) - MAX_HEADER
-    if row_bytes > room:
-        raise SettingsError(
-            f"limits.max_message_mb: a request of model {plan.name!r} has {row_bytes} bytes; expected at least "
-            f"{-(-(row_bytes + MAX_HEADER) // (1 << 20))}, got {settings.limits.max_message_mb}"
-        )
-    return min(rows_bound(plan, settings.batching.max_batch_size), room // row_bytes)
+    most = rows_bound(plan, settings.batching.max_batch_size)
+    asked = plan if settings.nodes else msgspec.structs.replace(plan, routes=())
+    return rows_in_a_message(asked, most, settings.limits.max_message_mb)
 
 
 def model_info(plan: Plan, contract: str, settings: EdgeSettings) -> ModelInfo:
