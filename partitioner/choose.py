@@ -69,9 +69,9 @@ def contenders(candidates: Sequence[Candidate], min_agreement: float, forced: Co
 
 def ordered(candidates: Sequence[Candidate], link: LinkGuess, deadline_ns: int) -> list[Candidate]:
     """All candidates, best first; then splits that are no better than the input, last those of unknown agreement."""
-    ways = without_dominated(candidates)
-    ranked = rank(ways, link, deadline_ns, 0.0)
-    ranked += rank([c for c in candidates if c not in ways], link, deadline_ns, 0.0)
+    worse = _dominated(candidates)
+    ranked = rank([c for c, out in zip(candidates, worse, strict=True) if not out], link, deadline_ns, 0.0)
+    ranked += rank([c for c, out in zip(candidates, worse, strict=True) if out], link, deadline_ns, 0.0)
     unknown = [c for c in candidates if math.isnan(c.agreement)]
     return ranked + sorted(unknown, key=lambda c: predict(c, link).total.p50_us)
 
@@ -79,8 +79,13 @@ def ordered(candidates: Sequence[Candidate], link: LinkGuess, deadline_ns: int) 
 def without_dominated(candidates: Sequence[Candidate]) -> list[Candidate]:
     """All but the splits that are no better than sending the input, by more than the noise of timing: in work of the
     device, in bytes, in work of the cloud, and in agreement. They would win by chance."""
+    return [c for c, out in zip(candidates, _dominated(candidates), strict=True) if not out]
+
+
+def _dominated(candidates: Sequence[Candidate]) -> list[bool]:
+    """For each candidate whether it is a split that is no better than sending the input."""
     inputs = [c for c in candidates if c.kind == "input"]
-    return [c for c in candidates if c.kind != "split" or not any(_no_better(c, other) for other in inputs)]
+    return [c.kind == "split" and any(_no_better(c, other) for other in inputs) for c in candidates]
 
 
 def _no_better(split: Candidate, other: Candidate) -> bool:
@@ -97,13 +102,22 @@ def choose_routes(
 ) -> list[Candidate]:
     """The cloud's ways worth having, best first under the stated link; none where the device always wins."""
     winners: list[Candidate] = []
-    ways = without_dominated(candidates)
-    for rate, rtt, deadline in itertools.product(RATE_FACTORS, RTT_FACTORS, DEADLINE_FACTORS):
+    ways = [c for c in without_dominated(candidates) if acceptable(c, min_agreement)]
+    for rate, rtt in itertools.product(RATE_FACTORS, RTT_FACTORS):
         near = LinkGuess(link.rate_mbit * rate, link.rtt_ms * rtt)
-        best = rank(ways, near, round(deadline_ns * deadline), min_agreement)[:1]
-        winners.extend(c for c in best if c.kind != "device" and c not in winners)
+        timed = [(c, predict(c, near).total) for c in ways]
+        for factor in DEADLINE_FACTORS:
+            best = _first(timed, round(deadline_ns * factor))
+            winners.extend(c for c in best if c.kind != "device" and c not in winners)
     ordered = rank(winners, link, deadline_ns, min_agreement)
     return ordered[:MAX_ROUTES]
+
+
+def _first(timed: Sequence[tuple[Candidate, Spread]], deadline_ns: int) -> list[Candidate]:
+    """The one that is preferred, of candidates with their times; none of none."""
+    ranked = ((preference(total, c.agreement, c.label, deadline_ns), c) for c, total in timed)
+    best = min(ranked, key=lambda pair: pair[0], default=None)
+    return [] if best is None else [best[1]]
 
 
 def choose_rungs(rungs: Sequence[Candidate], min_agreement: float) -> list[Candidate]:
