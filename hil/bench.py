@@ -2,7 +2,9 @@
 
 Each part has limits of its own, and a module of its own: round trips beside a raw echo (`hil.round_trips`), two streams on
 one executor (`hil.two_streams`), how soon a request is refused (`hil.refusals`), what recording costs
-(`hil.journal_cost`), and what a long run leaves behind (`hil.leak`), which takes long and is asked for by name.
+(`hil.journal_cost`), the exact search and a plan for 3,000 operators (`hil.search_bench`, `hil.plan_bench`); and, which
+take long and are asked for by name, what a long run leaves behind (`hil.leak`) and whether the search is right on every
+model of the zoo (`hil.search_proof`).
 """
 
 from __future__ import annotations
@@ -21,8 +23,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from hil import journal_cost, refusals, round_trips
+from hil import journal_cost, plan_bench, refusals, round_trips, search_bench, search_proof
+from hil.fetch import cache_folder
 from hil.leak import FORMS, GROWTH, Leak, LeakRig
+from hil.model_zoo import ZOO
 from hil.monitor import Noise
 from hil.results import PhaseResult
 from hil.two_streams import StreamsRig
@@ -43,6 +47,8 @@ class Part(StrEnum):
     STREAMS = "streams"
     REFUSALS = "refusals"
     JOURNAL = "journal"
+    SEARCH = "search"
+    SEARCH_PROOF = "search-proof"
     LEAK = "leak"
 
 
@@ -63,6 +69,19 @@ def run_leaks(requests: int, progress: Progress) -> list[Leak]:
         with tempfile.TemporaryDirectory(prefix="headtail-leak-") as folder, LeakRig(form, Path(folder)) as rig:
             found.append(rig.run(requests, stretch, progress))
     return found
+
+
+def run_search(tree: dict[str, object], console: Console, progress: Progress) -> bool:
+    """Time the exact search and a large plan, show both, and note them in the tree; whether the limits are kept."""
+    progress("search")
+    searched = [found for size in search_bench.SIZES for found in search_bench.measure(size, search_bench.SOLVES)]
+    progress(f"a plan for {plan_bench.NODES} operators")
+    with tempfile.TemporaryDirectory(prefix="headtail-plan-") as folder:
+        planned = plan_bench.measure(Path(folder))
+    tree["search"] = msgspec.to_builtins(searched)
+    tree["planning"] = msgspec.to_builtins(planned)
+    kept = [search_bench.show(searched, console), plan_bench.show(planned, console)]
+    return all(kept)
 
 
 def show_streams(report: TwoStreams, console: Console) -> bool:
@@ -132,7 +151,7 @@ def show_leaks(leaks: list[Leak], console: Console) -> bool:
 def main(
     only: Annotated[
         list[Part] | None,
-        typer.Option(help="What to measure, may be given several times. Without it: all but leak."),
+        typer.Option(help="What to measure, may be given several times. Without it: all but search-proof and leak."),
     ] = None,
     turns: Annotated[int, typer.Option(min=1, max=1000, help="Round trips: turns of every way.")] = 12,
     requests: Annotated[int, typer.Option(min=10, max=100_000, help="Round trips: requests in a turn.")] = 300,
@@ -141,11 +160,11 @@ def main(
     report: Annotated[Path | None, typer.Option("--json", help="Write the figures here.")] = None,
 ) -> None:
     """Measure headtail on this machine: round trips beside an echo, two streams on one executor, how soon a request is
-    refused, what recording costs, and, asked for by name, what a million requests leave behind. Exit status 1 over a
-    limit."""
+    refused, what recording costs, how long the exact search and a large plan take, and, asked for by name, whether the
+    search is right on every model of the zoo and what a million requests leave behind. Exit status 1 over a limit."""
     console = Console()
     add_weight()
-    parts = only or [Part.ROUND_TRIPS, Part.STREAMS, Part.REFUSALS, Part.JOURNAL]
+    parts = only or [Part.ROUND_TRIPS, Part.STREAMS, Part.REFUSALS, Part.JOURNAL, Part.SEARCH]
     tree: dict[str, object] = {"cpus": os.cpu_count(), "python": sys.version.split()[0]}
     good = True
     with console.status("starting") as status:
@@ -166,6 +185,13 @@ def main(
             costs = journal_cost.measure()
             tree["journal"] = msgspec.to_builtins(costs)
             good &= journal_cost.show(costs, console)
+        if Part.SEARCH in parts:
+            good &= run_search(tree, console, status.update)
+        if Part.SEARCH_PROOF in parts:
+            models = [model for model in ZOO if not model.refused]
+            proofs = list(search_proof.prove_zoo(models, cache_folder(), search_proof.CONDITIONS, status.update))
+            tree["search-proof"] = msgspec.to_builtins(proofs)
+            good &= search_proof.show(proofs, console)
         if Part.LEAK in parts:
             leaks = run_leaks(outcomes, console.print)
             tree["leak"] = msgspec.to_builtins(leaks)

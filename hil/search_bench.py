@@ -5,10 +5,13 @@ seed."""
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
+from rich.console import Console
+from rich.table import Table
 
 from partitioner.search.conditions import Conditions
 from partitioner.search.hull import find_hull
@@ -16,6 +19,10 @@ from partitioner.search.mincut import best_plan
 from partitioner.search.network import Network
 from partitioner.search.problem import Choice, Group, Problem, Value
 
+SIZES = (800, 3000)
+SOLVES = 20
+LIMITED_GROUPS = 800
+LIMIT_MS = 50.0
 BLOCK = 4
 DENSE = 12
 
@@ -34,6 +41,11 @@ class SearchFigures:
     hull_ms: float
     vertices: int
     hull_solves: int
+
+    @property
+    def within(self) -> bool:
+        """Whether the limit is kept, or there is none for this size."""
+        return self.groups > LIMITED_GROUPS or self.solve_ms < LIMIT_MS
 
 
 def measure(groups: int, solves: int, seed: int = 0) -> list[SearchFigures]:
@@ -104,3 +116,30 @@ def _time_solve(network: Network, rng: np.random.Generator) -> float:
     begin = time.perf_counter()
     best_plan(network, conditions)
     return (time.perf_counter() - begin) * 1e3
+
+
+def show(figures: Sequence[SearchFigures], console: Console) -> bool:
+    """Show every graph; whether the limit is kept."""
+    table = Table(title="The exact search: milliseconds")
+    for column in (
+        "graph",
+        "groups",
+        "values",
+        "laying out",
+        "a solve, p50",
+        "worst",
+        "the hull",
+        "vertices",
+        "solves",
+    ):
+        table.add_column(column, justify="left" if column == "graph" else "right")
+    for found in figures:
+        times = (found.lay_out_ms, found.solve_ms, found.worst_ms, found.hull_ms)
+        sizes = (str(found.groups), str(found.values))
+        counts = (str(found.vertices), str(found.hull_solves))
+        table.add_row(found.kind, *sizes, *(f"{time_ms:.1f}" for time_ms in times), *counts)
+    console.print(table)
+    good = all(found.within for found in figures)
+    kept = "kept" if good else "EXCEEDED"
+    console.print(f"Limit: a solve of {LIMITED_GROUPS} groups in less than {LIMIT_MS:g} ms (p50): {kept}.")
+    return good

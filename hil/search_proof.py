@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from rich.console import Console
+from rich.table import Table
 
 from hil.ideals import MOST_FRONTIERS, least_of_all
 from hil.model_zoo import ZooModel
@@ -27,6 +29,7 @@ from partitioner.search.network import Network
 from partitioner.search.plans import obeys
 from partitioner.search.problem import Choice, Problem, Value
 
+CONDITIONS = 60
 WHOLE_US = 10_000.0
 SPEEDS = (Speed("int8", 1.0, 2e-3, 1e-3), Speed("int4", 0.35, 4e-3, 3e-3))
 APART = 1e-9
@@ -150,3 +153,21 @@ def _fault(network: Network, conditions: Conditions, pins: Pins, least_us: float
     if abs(cost_us - least_us) > APART * max(1.0, least_us):
         return [f"{conditions}: {cost_us} us found, where the least is {least_us}"]
     return []
+
+
+def show(proofs: Sequence[ModelProof], console: Console) -> bool:
+    """Show every model; whether the search was right on each, compared whole."""
+    table = Table(title="The search against the least of all downward-closed sets")
+    for column in ("model", "groups", "values", "closed sets", "frontiers", "cases", "of these none allowed", "wrong"):
+        table.add_column(column, justify="left" if column == "model" else "right")
+    for proof in proofs:
+        sets = "too many to compare" if proof.sets is None else f"{proof.sets:,}"
+        counts = (str(proof.frontiers), str(proof.cases), str(proof.impossible), str(len(proof.wrong)))
+        table.add_row(proof.model, str(proof.groups), str(proof.values), sets, *counts)
+    console.print(table)
+    for proof in proofs:
+        for words in proof.wrong:
+            console.print(f"WRONG: {proof.model}: {words}", style="bold red")
+    good = all(proof.holds for proof in proofs)
+    console.print(f"Rule: the search finds the least on every model, compared whole: {'kept' if good else 'BROKEN'}.")
+    return good
