@@ -28,6 +28,7 @@ from shared.events import Action, Arrived, Event, Resolve, StreamClosed, StreamO
 from shared.lateness import Lateness
 from shared.ports import Machine, Source
 from shared.request import Rejected, Request
+from shared.thread_heap import grown_heap
 from shared.wire.messages import ModelInfo
 
 CLOSED = StreamPromise(None, "closed")
@@ -92,7 +93,8 @@ class Parts:
     """What stands behind a client: its machine, who carries out the actions that leave the process, what the loop waits
     on besides the application's calls, and how all of it is released (on the loop's thread). `room` bounds the calls that
     wait for the loop, and with them the tensors that they hold. `idle` is called before the loop sleeps; `save_journal`
-    writes the agent's journal, where the agent is part of this."""
+    writes the agent's journal, where the agent is part of this; `heap_bytes` is what the loop's thread has ready in its
+    heap."""
 
     machine: ClientMachine
     perform: Callable[[Action], Event | None]
@@ -102,6 +104,7 @@ class Parts:
     room: int = 4096
     idle: Callable[[int], None] | None = None
     save_journal: Callable[[Path], int] | None = None
+    heap_bytes: int = 0
 
 
 def room_for(max_open: int) -> int:
@@ -262,7 +265,8 @@ class ClientLoop:
 
     def _run(self) -> None:
         try:
-            self._driver.run()
+            with grown_heap(self._parts.heap_bytes):
+                self._driver.run()
             self._state.ended = True
             self._close(time.monotonic_ns())
         except BaseException as error:

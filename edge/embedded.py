@@ -16,6 +16,7 @@ from edge.outcomes import Outcomes
 from shared.process_settings import check_untouched
 from shared.settings import EdgeSettings
 from shared.settings_check import check
+from shared.thread_heap import HEAP_BYTES
 
 
 def embedded_parts(settings: EdgeSettings, name: str) -> Parts:
@@ -38,4 +39,5 @@ def embedded_parts(settings: EdgeSettings, name: str) -> Parts:
         room=room_for(limits.max_open),
         idle=host.journal.idle,
         save_journal=host.journal.save,
+        heap_bytes=HEAP_BYTES,
     )

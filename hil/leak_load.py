@@ -1,14 +1,17 @@
 """The application of a leak run, in a process of its own: `python -m hil.leak_load ARRANGEMENT`.
 
-Each line on its standard input is an `Order`, answered by one line, an `Account`, once everything that was ordered is over:
-no request is open, and what the collector can find is gone. Three threads ask: one keeps many requests open, one blocks,
-one is an asyncio loop. Of the requests some are withdrawn, some can only miss their deadline, some are frames of a stream
-in which the latest wins. Nothing is kept of a request that is over, or this process would grow by itself.
+Each line on its standard input is an `Order`, answered by one line, an `Account`, once everything that was ordered is
+over: no request is open, and what the collector can find is gone. Three threads ask: one keeps many requests open, one
+blocks, one is an asyncio loop. Of the requests some are withdrawn, some can only miss their deadline, some are frames
+of a stream in which the latest wins. Now and then the interpreter is held for a while, as an application's own work
+does, so that answers and calls gather in every queue; those bursts are as large in the first stretch as ever after.
+Nothing is kept of a request that is over, or this process would grow by itself.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import os
 import random
@@ -44,6 +47,9 @@ HOPELESS_MS = 0.4
 WITHDRAWN, LATER, HOPELESS, STREAMED = 0.06, 0.10, 0.16, 0.30
 """Shares of the requests that are withdrawn at once, withdrawn later, or hopeless, and of frames, each on top of those
 before it."""
+
+HOLD_EVERY, HOLD_S = 1_500, 0.02
+"""The first thread holds the interpreter for so long, each time after so many requests."""
 
 
 class Arrangement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -134,7 +140,9 @@ class Application:
         waiting: deque[OutcomeFuture] = deque()
         first = self._arrangement.models[0]
         with client.stream(period_ms=5, deadline_ms=20, latest_wins=True, model=first) as stream:
-            for _ in range(count):
+            for number in range(count):
+                if number % HOLD_EVERY == HOLD_EVERY - 1:
+                    _hold_interpreter()
                 draw, image = rng.random(), rng.choice(self._images)
                 if HOPELESS <= draw < STREAMED:
                     waiting.append(stream.submit(image))
@@ -179,6 +187,11 @@ async def _gathered(
         await asyncio.sleep(0)
         tasks[rng.randrange(len(tasks))].cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _hold_interpreter() -> None:
+    # Called in this way, unlike time.sleep, C keeps the interpreter's lock.
+    ctypes.PyDLL(None).usleep(round(HOLD_S * 1e6))
 
 
 def _end(future: OutcomeFuture) -> None:

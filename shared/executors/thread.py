@@ -26,6 +26,7 @@ from shared.executors.slowness import Slowness
 from shared.executors.staging import pack, recode, split, stage
 from shared.request import Array
 from shared.slots import SLOTS_PER_EXECUTOR
+from shared.thread_heap import grown_heap
 
 Sink = Callable[[Event], object]
 """Where events go; called from the executor's thread (`Mailbox.put`)."""
@@ -146,11 +147,8 @@ class ThreadExecutor:
 
     def _main(self) -> None:
         try:
-            while (job := self._take()) is not None:
-                event = self._carry_out(job)
-                with self._lock:
-                    del self._jobs[job.run.run]
-                self._sink(event)
+            with grown_heap():
+                self._serve()
         finally:
             with self._lock:
                 self._over = True
@@ -159,6 +157,13 @@ class ThreadExecutor:
                 self._waiting.clear()
             for run in left:
                 self._sink(Failed(run, "error", "the executor stopped"))
+
+    def _serve(self) -> None:
+        while (job := self._take()) is not None:
+            event = self._carry_out(job)
+            with self._lock:
+                del self._jobs[job.run.run]
+            self._sink(event)
 
     def _take(self) -> _Job | None:
         while True:
