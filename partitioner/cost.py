@@ -2,12 +2,13 @@
 
 The time of a way through the cloud is
 
-    head + encode + up_bytes / rate + rtt / 2 + decode + tail + down_bytes / rate + rtt / 2
+    overhead + head + encode + up_bytes / rate + rtt / 2 + decode + tail + down_bytes / rate + rtt / 2
 
-with headers in the bytes. The connection is taken as warm: its window is open and nothing is lost; a cold TCP
-connection or one lost packet costs far more, which is the running edge's business to notice. Quantiles of parts do not
-add: the parts' excesses of p99 over p50 are joined as independent ones, by the root of their squares. Adding them was
-rejected (three parts' worst one in a hundred do not fall together), and so was ignoring them.
+with headers in the bytes. The overhead is what a request costs beside its work and the link, on the device as well
+(`partitioner.overhead`); it is nothing where it was not measured. The connection is taken as warm: its window is open and
+nothing is lost; a cold TCP connection or one lost packet costs far more, which is the running edge's business to notice.
+Quantiles of parts do not add: the parts' excesses of p99 over p50 are joined as independent ones, by the root of their
+squares. Adding them was rejected (three parts' worst one in a hundred do not fall together), and so was ignoring them.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ NOTHING = Spread(0.0, 0.0)
 class Candidate:
     """One way to answer. `cut` is the name of the cut that travels (empty on the device), `coding` that coding's name,
     `rung` the rung's name on the device. `head` and `encode` include the edge's slowdown. `measured` is whether its
-    segments were cut, loaded and timed, rather than estimated from the whole. `agreement` is NaN where not measured."""
+    segments were cut, loaded and timed, rather than estimated from the whole. `agreement` is NaN where not measured.
+    `overhead` is what the request itself costs, beside work and link."""
 
     kind: Kind
     cut: str
@@ -63,6 +65,7 @@ class Candidate:
     bytes_down: int
     agreement: float
     measured: bool
+    overhead: Spread = NOTHING
 
     @property
     def label(self) -> str:
@@ -72,13 +75,14 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The end-to-end time of a candidate under a link, and the part of it that the device itself works."""
+    """The end-to-end time of a candidate under a link, and its parts, which add up to its middle."""
 
     total: Spread
     edge_us: float
     uplink_us: float
     cloud_us: float
     downlink_us: float
+    overhead_us: float
 
 
 def predict(candidate: Candidate, link: LinkGuess) -> Prediction:
@@ -86,7 +90,7 @@ def predict(candidate: Candidate, link: LinkGuess) -> Prediction:
     away = candidate.kind != "device"
     uplink_us = _transfer_us(candidate.bytes_up, link) if away else 0.0
     downlink_us = _transfer_us(candidate.bytes_down, link) if away else 0.0
-    parts = (candidate.head, candidate.encode, candidate.decode, candidate.tail)
+    parts = (candidate.head, candidate.encode, candidate.decode, candidate.tail, candidate.overhead)
     middle_us = sum(part.p50_us for part in parts) + uplink_us + downlink_us
     excess_us = math.sqrt(sum((part.p99_us - part.p50_us) ** 2 for part in parts))
     return Prediction(
@@ -95,6 +99,7 @@ def predict(candidate: Candidate, link: LinkGuess) -> Prediction:
         uplink_us=uplink_us,
         cloud_us=candidate.decode.p50_us + candidate.tail.p50_us,
         downlink_us=downlink_us,
+        overhead_us=candidate.overhead.p50_us,
     )
 
 
