@@ -28,11 +28,12 @@ from partitioner.graph.split import Chain, split
 from partitioner.graph.weights import write_programs
 from partitioner.ladder import plan_rungs
 from partitioner.options import PlanOptions, check_options
-from partitioner.profile import known_profiles, load_segments, profile_bundle
+from partitioner.profile import Ranges, known_profiles, load_segments, profile_bundle
 from partitioner.record import RECORD_FILE, encode_record
 from partitioner.recording import record_of
 from partitioner.report import render
 from partitioner.running import Tensors
+from partitioner.sides import Sides
 from partitioner.study import Progress, Study, begin
 from partitioner.verify_local import verify_local
 from partitioner.weigh import Weighing, begin_weighing, weigh
@@ -62,11 +63,12 @@ GOLDEN_ROWS = 4
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A plan that was made: where it lies, what it says, what was weighed, and how long it took."""
+    """A plan that was made: where it lies, what it says, what was weighed, whose times were taken, and how long it took."""
 
     path: Path
     plan: Plan
     weighing: Weighing
+    sides: Sides
     seconds: float
 
 
@@ -134,7 +136,7 @@ def _make(
             study.data.held_out,
             study.pace,
             study.effort.profile_s,
-            options.edge_slowdown,
+            Ranges(plan, tuple(cut.nodes for cut in chains[WHOLE].cuts), weighing.here, study.sides),
             options.threads,
         )
     plan = msgspec.structs.replace(plan, profiles=profiles)
@@ -146,7 +148,7 @@ def _make(
     (folder / REPORT_FILE).write_text(render(record, plan), encoding="utf-8")
     write_manifest(folder)
     finish_bundle(folder, options.out)
-    return Made(options.out, plan, weighing, time.monotonic() - began)
+    return Made(options.out, plan, weighing, study.sides, time.monotonic() - began)
 
 
 @contextmanager

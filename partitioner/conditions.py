@@ -80,13 +80,6 @@ class Conditions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return msgspec.structs.replace(self, deadline_ns=round(value * 1e6))
         return msgspec.structs.replace(self, min_agreement=value)
 
-    def __str__(self) -> str:
-        device = "this machine" if self.edge_slowdown == 1.0 else f"a device {self.edge_slowdown:g} times slower"
-        return (
-            f"{self.link}, {device}, a deadline of {self.deadline_ms:g} ms, "
-            f"an agreement of at least {self.min_agreement:g}"
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Span:

@@ -16,7 +16,7 @@ from partitioner.choose import acceptable, grade, rank, without_dominated
 from partitioner.conditions import AXES, LIMITS, Axis, Conditions, Span
 from partitioner.cost import Candidate, Kind, predict
 from partitioner.crossings import Contest, Interval
-from partitioner.record import Record
+from partitioner.record import HERE, Record, Source
 
 Reason = Literal["wins", "late", "agreement", "time", "label"]
 """Why a way stands where it stands, against the winner: it is late (or later, where all are), it agrees less, it takes
@@ -102,7 +102,8 @@ class WhatIf:
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """The whole answer. `standings` are the ways that may win, best first; the winner is the first. `unmeasured` are the
-    labels of ways that were only estimated and would win here with the benefit of the doubt."""
+    labels of ways that were only estimated and would win here with the benefit of the doubt. `edge` and `cloud` say where the
+    times of the device and of the cloud come from."""
 
     name: str
     conditions: Conditions
@@ -112,6 +113,8 @@ class Explanation:
     split: SplitAnswer
     unmeasured: tuple[str, ...]
     what_if: tuple[WhatIf, ...]
+    edge: Source = HERE
+    cloud: Source = HERE
 
     @property
     def winner(self) -> Standing | None:
@@ -133,6 +136,8 @@ def explain(record: Record, conditions: Conditions, spans: Sequence[Span] = ()) 
         split=split_answer(contest, conditions, standings),
         unmeasured=unmeasured(record, conditions),
         what_if=tuple(WhatIf(span.axis, contest.along(conditions, span.axis, span.low, span.high)) for span in spans),
+        edge=record.edge,
+        cloud=record.cloud,
     )
 
 

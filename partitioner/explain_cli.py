@@ -27,7 +27,7 @@ def main(
     plan: Annotated[Path, typer.Argument(help="The bundle, NAME.plan.")],
     link: Annotated[str | None, typer.Option(help="Rate and round trip to the cloud, such as 50mbit,20ms.")] = None,
     edge_slowdown: Annotated[
-        float | None, typer.Option(help="How many times slower than the measuring machine the device is.")
+        float | None, typer.Option(help="How many times slower than the machine of its times the device is.")
     ] = None,
     deadline: Annotated[str | None, typer.Option(help="When an answer is due, such as 20ms.")] = None,
     min_agreement: Annotated[float | None, typer.Option(help="The least agreement with the whole model.")] = None,
@@ -67,7 +67,8 @@ def _show(console: Console, explanation: Explanation, record: Record) -> None:
     console.print(f"{explanation.name}: {words.verdict(explanation, record)}", style="bold")
     if explanation.winner is not None:
         console.print(words.why(explanation))
-    console.print(f"Under {explanation.conditions} ({asked}).\n")
+    console.print(f"Under {words.conditions(explanation.conditions, explanation.edge)} ({asked}).")
+    console.print(f"{words.sources(explanation)}\n")
     if explanation.standings:
         console.print(_standings(explanation, console.width), "")
     changes = _table("Another way wins where one condition changes", ("condition", "where", "who wins then"))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from partitioner.conditions import LIMITS, TITLES, Axis, show_value
+from partitioner.conditions import LIMITS, TITLES, Axis, Conditions, show_value
 from partitioner.explain import TRIED_RATES_MBIT, TRIED_RTT_MS, TRIED_SLOWDOWNS, Change, Explanation, Standing
-from partitioner.record import Record
+from partitioner.record import Record, Source
 from partitioner.words import action, milliseconds, share
 
 NOTHING = "no way"
@@ -24,6 +24,48 @@ _SIDES: dict[tuple[Axis, str], str] = {
     ("min-agreement", "down"): "up to",
     ("min-agreement", "up"): "above",
 }
+
+
+def device(edge: Source, slowdown: float) -> str:
+    """The device: this machine, or that of a profile, slower by a factor."""
+    times = f"{slowdown:g} times slower"
+    if edge.kind == "here":
+        return "this machine" if slowdown == 1.0 else f"a device {times}"
+    return f"the device of {edge.file}" + ("" if slowdown == 1.0 else f", {times}")
+
+
+def conditions(asked: Conditions, edge: Source) -> str:
+    """The conditions in a line."""
+    return (
+        f"{asked.link}, {device(edge, asked.edge_slowdown)}, a deadline of {asked.deadline_ms:g} ms, an agreement of at "
+        f"least {asked.min_agreement:g}"
+    )
+
+
+def source(side: Source) -> str:
+    """Where the times of one side come from."""
+    if side.kind == "here":
+        return "measured on the machine that made the plan"
+    machine = f" on {side.device}" if side.device else ""
+    told = "measured" if side.kind == "measured" else f"NOT MEASURED, {side.kind.upper()}"
+    return f"from {side.file}: {told}{machine} ({side.how})"
+
+
+def sources(explanation: Explanation) -> str:
+    """Where the times of both sides come from, in a sentence."""
+    return f"Times of the device: {source(explanation.edge)}. Times of the cloud: {source(explanation.cloud)}."
+
+
+def timed(measured: bool, edge: Source, cloud: Source) -> str:
+    """By what a way's times are known: `estimate` where it was not cut and timed, `measured` where both sides are of the
+    machine that made the plan, else the kind of profile that they rest on."""
+    if not measured:
+        return "estimate"
+    kinds = {edge.kind, cloud.kind}
+    for kind, told in (("estimated", "estimated profile"), ("scaled", "scaled profile"), ("measured", "profile")):
+        if kind in kinds:
+            return told
+    return "measured"
 
 
 def verdict(explanation: Explanation, record: Record) -> str:
@@ -135,7 +177,7 @@ def split(explanation: Explanation) -> str:
     there = answer.example
     return (
         f"{here}. Among what was tried {same} ({tried}), the nearest where one wins in time is a link of {there.link} "
-        f"and a device {there.edge_slowdown:g} times slower."
+        f"and {device(explanation.edge, there.edge_slowdown)}."
     )
 
 

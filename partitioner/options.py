@@ -46,6 +46,9 @@ class PlanOptions:
     choose; else a name or `module:function`. `labels` as in `partitioner.labels`. `threads` is what a session may use.
     `min_agreement`: what is less like the whole model than this is no answer.
 
+    `edge` and `cloud` are profiles of the two sides (`headtail profile`); without one the device is this machine
+    `edge_slowdown` times slower, the cloud this machine.
+
     `private_input`: no input, in whatever coding, leaves the device; `least_share` of the compute (0 to 1) lies before
     any cut. `max_bytes_per_second` bounds what requests at the cadence may send; None is no bound.
     """
@@ -59,6 +62,8 @@ class PlanOptions:
     deadline_ns: int = 10_000_000
     link: LinkGuess = LinkGuess(200.0, 2.0)
     edge_slowdown: float = 1.0
+    edge: Path | None = None
+    cloud: Path | None = None
     cadence_hz: float = 30.0
     metric: str | None = None
     labels: Path | None = None
@@ -119,6 +124,11 @@ def check_options(options: PlanOptions) -> None:
         raise UserError(f"model {options.model}: {what}")
     if not 1.0 <= options.edge_slowdown <= MAX_SLOWDOWN:
         raise UserError(f"edge slowdown {options.edge_slowdown:g}: expected 1 to {MAX_SLOWDOWN:g}")
+    if options.edge is not None and options.edge_slowdown != 1.0:
+        raise UserError(
+            f"--edge {options.edge} says how slow the device is: leave out --edge-slowdown, or scale the profile "
+            "(headtail profile scale)"
+        )
     if not 0.1 <= options.cadence_hz <= 1000.0:
         raise UserError(f"cadence {options.cadence_hz:g} Hz: expected 0.1 to 1000")
     if not 0.0 <= options.min_agreement <= 1.0:

@@ -46,15 +46,26 @@ class Places:
 
 
 def problem_of(
-    groups: Groups, times_us: Mapping[int, float], inputs: Mapping[str, Sequence[Choice]], speeds: Sequence[Speed]
+    groups: Groups,
+    times_us: Mapping[int, float],
+    inputs: Mapping[str, Sequence[Choice]],
+    speeds: Sequence[Speed],
+    *,
+    cloud_us: Mapping[int, float] | None = None,
 ) -> Problem:
-    """The model to be cut. `times_us` are the operators' times by their index, alike on both sides; `inputs` the measured
-    codings of the inputs by name (raw, where there are none); `speeds` the codings that float tensors may take beside raw."""
+    """The model to be cut. `times_us` are the operators' times by their index, on the device and, without `cloud_us`, in the
+    cloud alike; shares of the work are of the compute, as a cut's are; `inputs` the measured codings of the inputs by name
+    (raw, where there are none); `speeds` the codings that float tensors may take beside raw."""
+    away_us = times_us if cloud_us is None else cloud_us
     return Problem(
         tuple(
-            Group(groups.name_of(number), time_us, time_us)
+            Group(
+                groups.name_of(number),
+                sum(times_us[node] for node in nodes),
+                sum(away_us[node] for node in nodes),
+                work=math.fsum(groups.finder.share_of(node) for node in nodes),
+            )
             for number, nodes in enumerate(groups.nodes)
-            for time_us in (sum(times_us[node] for node in nodes),)
         ),
         tuple(
             Value(value.spec.name, value.producer, value.consumers, _choices(value, inputs, speeds), value.output)

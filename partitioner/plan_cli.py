@@ -14,6 +14,7 @@ from rich.text import Text
 from partitioner.build import Made, make
 from partitioner.choose import ordered
 from partitioner.cost import Candidate, predict
+from partitioner.explain_words import timed
 from partitioner.options import PlanOptions, parse_duration, parse_link
 from shared.plan import REPORT_FILE
 
@@ -40,6 +41,10 @@ def main(
     deadline: Annotated[str, typer.Option(help="When an answer is due, such as 10ms.")] = "10ms",
     link: Annotated[str, typer.Option(help="Rate and round trip to the cloud, such as 200mbit,2ms.")] = "200mbit,2ms",
     edge_slowdown: Annotated[float, typer.Option(help="How many times slower than this machine the device is.")] = 1.0,
+    edge: Annotated[
+        Path | None, typer.Option(help="The device's profile (headtail profile), instead of --edge-slowdown.")
+    ] = None,
+    cloud: Annotated[Path | None, typer.Option(help="The cloud's profile, instead of this machine's times.")] = None,
     cadence: Annotated[float, typer.Option(help="Requests a second.")] = 30.0,
     metric: Annotated[
         str | None,
@@ -84,6 +89,8 @@ def main(
         deadline_ns=parse_duration(deadline),
         link=parse_link(link),
         edge_slowdown=edge_slowdown,
+        edge=edge,
+        cloud=cloud,
         cadence_hz=cadence,
         metric=metric,
         min_agreement=min_agreement,
@@ -122,7 +129,7 @@ def show(console: Console, made: Made, options: PlanOptions) -> None:
     ways = ordered(made.weighing.candidates, options.link, options.deadline_ns)
     shown = [c for number, c in enumerate(ways) if number < SHOWN or c in kept or c.kind == "device"]
     for candidate in shown:
-        table.add_row(*_cells(candidate, options), style="bold" if candidate == made.weighing.best else None)
+        table.add_row(*_cells(candidate, made, options), style="bold" if candidate == made.weighing.best else None)
     console.print(table)
     if len(ways) > len(shown):
         console.print(f"and {len(ways) - len(shown)} more in the report")
@@ -137,7 +144,7 @@ def show(console: Console, made: Made, options: PlanOptions) -> None:
     console.print(f"made in {made.seconds:.1f} s; report in {made.path / REPORT_FILE}", highlight=False)
 
 
-def _cells(candidate: Candidate, options: PlanOptions) -> tuple[str, ...]:
+def _cells(candidate: Candidate, made: Made, options: PlanOptions) -> tuple[str, ...]:
     total = predict(candidate, options.link).total
     agreement = "unknown" if math.isnan(candidate.agreement) else f"{candidate.agreement:.3f}"
     return (
@@ -146,5 +153,5 @@ def _cells(candidate: Candidate, options: PlanOptions) -> tuple[str, ...]:
         f"{total.p99_us / 1000:.2f}",
         f"{candidate.bytes_up / 1000:.1f}",
         agreement,
-        "measured" if candidate.measured else "estimate",
+        timed(candidate.measured, made.sides.edge.source, made.sides.cloud.source),
     )

@@ -2,24 +2,26 @@
 
 Every range that a launch may be (from the input to a cut, from a cut to the end, each segment, each rung) is timed at one
 row at the stream's pace. For models whose rows may be joined, two and four rows follow by their ratio to one row, back to
-back: on a CPU a batch is often no cheaper than its rows, and the scheduler must know. One machine is measured; the edge's
-profile is that, slowed by the stated factor.
+back: on a CPU a batch is often no cheaper than its rows, and the scheduler must know. One machine is measured; what that
+means on either side is `partitioner.sides`: this machine, slowed by a stated factor, or what a device profile says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from partitioner.cost import Spread
 from partitioner.machine import device_name
 from partitioner.running import Part, Tensors, join_rows, load_file, run_chain
+from partitioner.sides import Direction, Here, Side, Sides
 from partitioner.timing import Job, Pace, Samples, sample_at, time_warm
 from partitioner.ways import codec_jobs, over
-from shared.plan import CodecTime, Plan, Profile, Program, RangeTime
+from shared.plan import CodecTime, Coding, Plan, Profile, Program, RangeTime
 
 BATCHES = (1, 2, 4)
 PROVIDER = "CPUExecutionProvider"
@@ -69,8 +71,29 @@ def known_profiles(plan: Plan, before: Plan) -> tuple[Profile, ...]:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """What a range of segments is on a side: the operators before each cut of the plan, what was measured here while the plan
+    was weighed, and the sides' times."""
+
+    plan: Plan
+    before: tuple[Set[int], ...]
+    here: Here
+    sides: Sides
+
+    def on(self, side: Side, what: tuple[int, int, int], time: Spread) -> Spread:
+        """A range that takes `time` here. Each segment has half of each of its borders' costs."""
+        program, first, last = what
+        if program != 0 or side.known is None or not self.before:
+            return side.like_whole(time, self.here)
+        borders_us = [self.here.borders_us.get(cut.name, 0.0) for cut in self.plan.cuts]
+        inside = sum(borders_us[cut] for cut in range(first + 1, last))
+        nodes = self.before[last] - self.before[first]
+        return side.part(nodes, time, self.here, (borders_us[first] + borders_us[last]) / 2 + inside)
+
+
 def profile_bundle(
-    bundle: LoadedBundle, rows: Sequence[Tensors], pace: Pace, budget_s: float, slowdown: float, threads: int
+    bundle: LoadedBundle, rows: Sequence[Tensors], pace: Pace, budget_s: float, on: Ranges, threads: int
 ) -> tuple[Profile, Profile]:
     """The edge's and the cloud's profile, in this order. `rows` are inputs of one row each."""
     plan = bundle.plan
@@ -86,34 +109,38 @@ def profile_bundle(
             codecs[index, coding.name, "encode"], codecs[index, coding.name, "decode"] = encode_one, decode_one
     sample_at(pace, [*groups, codecs], budget_s, samples)
     times = samples.spreads()
-    ranges: dict[RangeKey, Spread] = {}
-    for what in _ranges(plan):
-        for batch, ratio in _batch_ratios(bundle, what, rows, pace.work_ns or pace.clock_ns).items():
-            one = times[*what, 1]
-            ranges[*what, batch] = Spread(one.p50_us * ratio, one.p99_us * ratio)
+    ratios = {what: _batch_ratios(bundle, what, rows, pace.work_ns or pace.clock_ns) for what in _ranges(plan)}
 
-    def profile(side: str, factor: float) -> Profile:
+    def ranges(side: Side) -> Iterator[RangeTime]:
+        for what, of_batches in ratios.items():
+            one = on.on(side, what, times[*what, 1])
+            for batch, ratio in of_batches.items():
+                factor = side.batch_ratio(batch, ratio)
+                yield _range_time((*what, batch), Spread(one.p50_us * factor, one.p99_us * factor))
+
+    def coded(side: Side, cut: int, coding: Coding, direction: Direction) -> float:
+        return round(side.coded(times[cut, coding.name, direction], coding.kind, direction, on.here).p50_us, 1)
+
+    def profile(name: Literal["edge", "cloud"], side: Side) -> Profile:
+        known = side.known
         return Profile(
-            side="edge" if side == "edge" else "cloud",
-            device=device_name(),
-            provider=PROVIDER,
-            threads=threads,
-            slowdown=factor,
-            cadence_hz=pace.cadence_hz,
-            ranges=tuple(_range_time(key, time.slowed(factor)) for key, time in ranges.items()),
+            side=name,
+            device=device_name() if known is None else side.source.device,
+            provider=PROVIDER if known is None else known.provider,
+            threads=threads if known is None else known.threads or threads,
+            slowdown=side.slowdown,
+            cadence_hz=pace.cadence_hz if known is None else known.cadence_hz or pace.cadence_hz,
+            ranges=tuple(ranges(side)),
             codecs=tuple(
                 CodecTime(
-                    index,
-                    coding.name,
-                    round(times[index, coding.name, "encode"].slowed(factor).p50_us, 1),
-                    round(times[index, coding.name, "decode"].slowed(factor).p50_us, 1),
+                    index, coding.name, coded(side, index, coding, "encode"), coded(side, index, coding, "decode")
                 )
                 for index, cut in enumerate(plan.cuts)
                 for coding in cut.codings
             ),
         )
 
-    return profile("edge", slowdown), profile("cloud", 1.0)
+    return profile("edge", on.sides.edge), profile("cloud", on.sides.cloud)
 
 
 def _ranges(plan: Plan) -> list[tuple[int, int, int]]:

@@ -4,15 +4,15 @@ It holds every way to answer with its parts, the conditions that were asked for,
 machine. Neither a model nor a runtime is needed to read it, and it changes no answer: it is listed in the bundle's manifest
 and is no part of the contract.
 
-The device's own times are those of the machine that measured (slowdown 1), beside the factor that was asked for, so that
-the same record answers for another device. Storing the slowed times alone was rejected: what is noise and what is work
-could not be told apart any more.
+The device's own times are those of the machine that measured, or of that of the device's profile where one was given
+(slowdown 1), beside the factor that was asked for, so that the same record answers for another device. Storing the slowed
+times alone was rejected: what is noise and what is work could not be told apart any more.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -103,6 +103,22 @@ class Proven(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     value: Annotated[float, msgspec.Meta(ge=0.0)]
 
 
+SourceKind = Literal["here", "measured", "scaled", "estimated"]
+
+
+class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a side's times come from: `here` from the machine that made the plan, else from a profile that was measured,
+    scaled from a measured one, or estimated. `file`, `device` and `how` are the profile's, empty without one."""
+
+    kind: SourceKind
+    file: str = ""
+    device: str = ""
+    how: str = ""
+
+
+HERE = Source("here")
+
+
 class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What was measured on. `packages` are versions by name."""
 
@@ -115,7 +131,8 @@ class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All of `weighing.json`. `best`, `routes` and `rungs` are places in `ways`; `best` is None where no way was of enough
     agreement. `forced` are the cuts that were to be the only routes, whatever the weighing says. `metric_means` says in a
-    sentence what the agreement counts. `threads` is what a session was given, `quick` whether less time was spent."""
+    sentence what the agreement counts. `threads` is what a session was given, `quick` whether less time was spent. `edge` and
+    `cloud` say where the times of either side come from; with a profile, times of the device are those of its machine."""
 
     format: int
     name: str
@@ -136,6 +153,8 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seed: int
     quick: bool
     seconds: Annotated[float, msgspec.Meta(ge=0.0)]
+    edge: Source = HERE
+    cloud: Source = HERE
 
     def candidates(self, slowdown: float) -> list[Candidate]:
         """Every way on a device so many times slower than the machine that measured."""

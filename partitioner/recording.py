@@ -52,6 +52,8 @@ def record_of(study: Study, weighing: Weighing, plan: Plan, checks: Sequence[Che
         seed=options.seed,
         quick=options.quick,
         seconds=round(seconds, 1),
+        edge=study.sides.edge.source,
+        cloud=study.sides.cloud.source,
     )
 
 

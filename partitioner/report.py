@@ -74,7 +74,9 @@ def _head(record: Record, explanation: Explanation) -> str:
         cells = "".join(f"<div><dt>{a}</dt><dd>{b}<small>{escape(c)}</small></dd></div>" for a, b, c in tiles)
         parts.append(f'<dl class="tiles">{cells}</dl>')
         parts.append(paragraph(words.why(explanation)))
-    parts.append(paragraph(f"Asked for: {record.asked}.", "soft"))
+    parts.append(
+        paragraph(f"Asked for: {words.conditions(record.asked, record.edge)}. {words.sources(explanation)}", "soft")
+    )
     if record.forced:
         parts.append(paragraph(f"The routes are forced to {', '.join(record.forced)}, whatever wins.", "soft"))
     parts += [paragraph(remark) for remark in words.remarks(explanation)]
@@ -99,7 +101,7 @@ def _where(picture: Picture) -> str:
         pair(
             figure(
                 lambda width: charts.rtt_map(picture, width),
-                f"On a device {asked.edge_slowdown:g} times slower than the machine that measured.",
+                f"On {words.device(picture.record.edge, asked.edge_slowdown)}.",
                 "By rate and round trip",
             ),
             figure(
@@ -259,7 +261,7 @@ def _way(picture: Picture, candidate: Candidate, longest_us: float, kept: str, b
         f"<td>{candidate.bytes_up / 1000:.1f}</td>",
         f"<td>{candidate.bytes_down / 1000:.1f}</td>",
         f"<td>{'unknown' if unknown else share(candidate.agreement)}</td>",
-        f'<td class="l">{"measured" if candidate.measured else "estimate"}</td>',
+        f'<td class="l">{words.timed(candidate.measured, picture.record.edge, picture.record.cloud)}</td>',
     )
     return f"<tr{' class=best' if best else ''}>{''.join(cells)}</tr>"
 
@@ -324,7 +326,9 @@ def _conditions(record: Record, plan: Plan) -> str:
     rows = (
         ("deadline", f"{asked.deadline_ms:g} ms"),
         ("link", str(asked.link)),
-        ("device", f"this machine, {asked.edge_slowdown:g} times slower"),
+        ("device", words.device(record.edge, asked.edge_slowdown)),
+        ("times of the device", words.source(record.edge)),
+        ("times of the cloud", words.source(record.cloud)),
         ("frames", f"{record.cadence_hz:g} a second"),
         ("least agreement", f"{asked.min_agreement:g}"),
         ("agreement is", f"{record.metric}: {record.metric_means}"),

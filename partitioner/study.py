@@ -9,10 +9,13 @@ from partitioner.agreement import Metric, agreement, check_labels, check_metric,
 from partitioner.calibration import Calibration, divide, load_sources, probe_rows
 from partitioner.extensions import names_function, open_metric
 from partitioner.graph.cuts import CandidateCut, CutFinder
+from partitioner.graph.groups import Groups, find_groups
 from partitioner.graph.model import Model
 from partitioner.graph.recipe import Recipe, build
 from partitioner.options import PlanOptions
 from partitioner.running import Part, Tensors, load_part, named
+from partitioner.side_files import open_sides
+from partitioner.sides import Sides
 from partitioner.timing import Pace
 
 Progress = Callable[[str], None]
@@ -42,9 +45,9 @@ QUICK = Effort(0.0, 1.5, 6, 2, 2, 16, 48)
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """Everything that weighing needs. `cuts` are those of one tensor, which begin with the input and end with the outputs;
-    `forced` are the cuts that the user named. `judge` is the metric, `reference` the whole model's answers to the held-out
-    rows."""
+    """Everything that weighing needs. `groups` are the model's operators between which cuts fall, `sides` the times of device
+    and cloud. `cuts` are those of one tensor, which begin with the input and end with the outputs; `forced` are the cuts that
+    the user named. `judge` is the metric, `reference` the whole model's answers to the held-out rows."""
 
     options: PlanOptions
     effort: Effort
@@ -52,6 +55,8 @@ class Study:
     model: Model
     whole: Part
     finder: CutFinder
+    groups: Groups
+    sides: Sides
     cuts: tuple[CandidateCut, ...]
     forced: tuple[CandidateCut, ...]
     data: Calibration
@@ -109,13 +114,15 @@ def begin(options: PlanOptions, progress: Progress) -> Study:
     finder = CutFinder(model)
     cuts = tuple(finder.single())
     forced = _forced(options, finder, cuts)
+    groups = find_groups(finder)
+    sides = open_sides(options, groups)
     progress("reading the calibration data")
     whole = load_part(model, options.threads)
     data = _calibrate(options, effort, model, whole, judge)
     reference = tuple(whole(row) for row in data.held_out)
     if data.labels or (data.real and names_function(judge.name)):
         try_metric(judge, [named(model.outputs, answer) for answer in reference], data.labels)
-    return Study(options, effort, recipe, model, whole, finder, cuts, forced, data, judge, reference)
+    return Study(options, effort, recipe, model, whole, finder, groups, sides, cuts, forced, data, judge, reference)
 
 
 def _forced(options: PlanOptions, finder: CutFinder, cuts: Sequence[CandidateCut]) -> tuple[CandidateCut, ...]:

@@ -8,24 +8,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 
+from partitioner.calibration import synthetic_row
 from partitioner.choose import RATE_FACTORS, WHOLE
 from partitioner.cost import HEADER_BYTES, NOTHING, Candidate, Spread
 from partitioner.estimate import operator_times, remainder, spread_heads, warm_heads
 from partitioner.graph.cuts import CandidateCut
-from partitioner.graph.groups import find_groups
 from partitioner.ladder import LowerRung
 from partitioner.places import Places, Speed, find_places, problem_of
+from partitioner.profiles.codings import coding_jobs
 from partitioner.running import decode_all, encode_all
 from partitioner.search.conditions import Limits
 from partitioner.search.problem import Choice
+from partitioner.sides import CodecKey, Direction, Here, Side
 from partitioner.study import INPUT, Study
 from partitioner.timing import Job, Samples, sample_at, time_warm
-from partitioner.ways import LoadedCut, TimeKey, cut_jobs, load_cut, measured_candidates, over, reply_bytes, takes_int8
-from shared.plan import RAW, Coding
+from partitioner.ways import (
+    LoadedCut,
+    TimeKey,
+    border_us,
+    cut_jobs,
+    load_cut,
+    measured_candidates,
+    over,
+    reply_bytes,
+    takes_int8,
+)
+from shared.plan import RAW, Coding, CodingKind
 from shared.request import TensorSpec
 
 RUN = "run"
@@ -38,6 +51,11 @@ SAMPLES: Mapping[str, tuple[Coding, float]] = {
 }
 """Codings that are estimated for float tensors beside raw, and the bytes an element that they are expected to take: what 4
 bits come to on dense activations (`shared.codecs.intn`)."""
+PROFILED = "as profiled"
+"""In a key of times: the tensors that profiles are measured with."""
+PROFILE_ROWS = 8
+SHARE_SLACK = 1e-9
+"""Of a share of the compute: two ways to add it up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +72,8 @@ class Warm:
 @dataclass(slots=True)
 class Table:
     """All ways of a study. `loaded` are the cuts that were looked at, by name; the input is the first. `several` are the cuts
-    of several tensors that the search has found."""
+    of several tensors that the search has found. `before` are microseconds of what lies before a cut, by side and cut;
+    `references` the codings that were timed as profiles time them, by name, and the raw bytes that each was timed on."""
 
     study: Study
     lower: tuple[LowerRung, ...]
@@ -62,6 +81,8 @@ class Table:
     samples: Samples[TimeKey] = field(default_factory=Samples[TimeKey])
     loaded: dict[str, LoadedCut] = field(default_factory=dict[str, LoadedCut])
     several: tuple[CandidateCut, ...] = ()
+    before: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
+    references: dict[CodecKey, tuple[str, int]] = field(default_factory=dict[CodecKey, tuple[str, int]])
 
     @property
     def inner(self) -> tuple[CandidateCut, ...]:
@@ -71,7 +92,33 @@ class Table:
     def start(self) -> None:
         """Time the rungs, and look at the input."""
         rows = self.study.data.held_out
-        self._look(self.study.cuts[0], [{(rung.name, RUN, ""): over(rung.part, rows)} for rung in self.lower])
+        jobs: list[dict[TimeKey, Job]] = [{(rung.name, RUN, ""): over(rung.part, rows)} for rung in self.lower]
+        if self.study.sides.profiled:
+            jobs.append(self._reference_jobs())
+        self._look(self.study.cuts[0], jobs)
+
+    def _reference_jobs(self) -> dict[TimeKey, Job]:
+        """The codings on the tensors with which a profile times them, so that both speeds can be compared."""
+        inputs = self.study.model.inputs
+        jobs: dict[TimeKey, Job] = {}
+        for coded in coding_jobs(self.study.groups, [synthetic_row(inputs, seed) for seed in range(PROFILE_ROWS)]):
+            name, kind = coded.coding.name, coded.coding.kind
+            jobs[PROFILED, "encode", name], jobs[PROFILED, "decode", name] = coded.encode, coded.decode
+            self.references[kind, "encode"] = self.references[kind, "decode"] = (name, coded.nbytes)
+        return jobs
+
+    def here(self) -> Here:
+        """What is known by now of this machine."""
+        times = self.samples.spreads()
+        whole = times[WHOLE, RUN, ""]
+        return Here(
+            whole,
+            {
+                (kind, direction): times[PROFILED, direction, name].p50_us / nbytes
+                for (kind, direction), (name, nbytes) in self.references.items()
+            },
+            {name: border_us(times, name, whole) for name, loaded in self.loaded.items() if loaded.head is not None},
+        )
 
     def look(self, cut: CandidateCut) -> None:
         """Load a cut, fit and judge its codings, and time both sides, and the whole model again beside them: what is
@@ -81,13 +128,12 @@ class Table:
 
     def candidates(self) -> list[Candidate]:
         """Every way, by what is known now."""
-        times = self.samples.spreads()
-        whole = times[WHOLE, RUN, ""]
+        times, here = self.samples.spreads(), self.here()
         ways = self.device()
         for loaded in self.loaded.values():
-            ways += measured_candidates(self.study, loaded, times, whole)
+            ways += measured_candidates(self.study, loaded, times, here)
         cuts = {cut.name: cut for cut in (*self.inner, *(loaded.cut for loaded in self.loaded.values()))}
-        return [way for way in ways + self._estimates(whole) if self._allowed(way, cuts)]
+        return [way for way in ways + self._estimates(here) if self._allowed(way, cuts)]
 
     def _allowed(self, way: Candidate, cuts: Mapping[str, CandidateCut]) -> bool:
         """Whether the options allow a way: what leaves the device, how far it is computed before, and how many bytes it is.
@@ -103,11 +149,18 @@ class Table:
         inputs = {spec.name for spec in self.study.model.inputs}
         if options.private_input and any(spec.name in inputs for spec in cut.tensors):
             return False
-        return cut.share >= options.least_share or cut in self.study.forced
+        return cut in self.study.forced or cut.share >= options.least_share - SHARE_SLACK
+
+    def _before(self, name: str, side: Side, cut: CandidateCut) -> float:
+        """Microseconds of the operators before a cut on a side, not slowed; without a profile as timed back to back."""
+        if (name, cut.name) not in self.before:
+            operators = side.operators(self.warm.operators)
+            self.before[name, cut.name] = math.fsum(operators.get(node, 0.0) for node in cut.nodes)
+        return self.before[name, cut.name]
 
     def device(self) -> list[Candidate]:
         """The ways on the device: the whole model and the rungs."""
-        times = self.samples.spreads()
+        times, here = self.samples.spreads(), self.here()
         agreements = {WHOLE: 1.0, **{rung.name: rung.agreement for rung in self.lower}}
         return [
             Candidate(
@@ -115,7 +168,7 @@ class Table:
                 cut="",
                 coding="",
                 rung=name,
-                head=times[name, RUN, ""].slowed(self.study.options.edge_slowdown),
+                head=self.study.sides.edge.like_whole(times[name, RUN, ""], here),
                 encode=NOTHING,
                 decode=NOTHING,
                 tail=NOTHING,
@@ -131,10 +184,16 @@ class Table:
         """Look for cuts of several tensors that may win near the stated link, by the exact search; the input must have been
         looked at. They are weighed from now on."""
         study, options = self.study, self.study.options
-        groups = find_groups(study.finder)
-        scale = self.samples.spreads()[WHOLE, RUN, ""].p50_us / self.warm.whole_us
-        times_us = {index: time_us * scale for index, time_us in self.warm.operators.items()}
-        problem = problem_of(groups, times_us, self._inputs(), self._speeds())
+        groups, sides = study.groups, study.sides
+        scale = self.here().whole.p50_us / self.warm.whole_us
+        here_us = {index: time_us * scale for index, time_us in self.warm.operators.items()}
+        problem = problem_of(
+            groups,
+            sides.edge.operators(here_us),
+            self._inputs(),
+            self._speeds(),
+            cloud_us=sides.cloud.operators(here_us),
+        )
         rates = [options.link.rate_mbit * factor for factor in RATE_FACTORS]
         header_bytes = HEADER_BYTES + reply_bytes(study)
         most = None if options.max_bytes is None else max(0, options.max_bytes - HEADER_BYTES)
@@ -162,8 +221,8 @@ class Table:
                 Choice(
                     coded.coding.name,
                     coded.bytes_up - HEADER_BYTES,
-                    times[INPUT, "encode", coded.coding.name].p50_us,
-                    times[INPUT, "decode", coded.coding.name].p50_us,
+                    self._coded_us(times[INPUT, "encode", coded.coding.name].p50_us, coded.coding.kind, "encode"),
+                    self._coded_us(times[INPUT, "decode", coded.coding.name].p50_us, coded.coding.kind, "decode"),
                 )
                 for coded in loaded.coded
                 if coded.agreement >= self.study.options.min_agreement
@@ -174,10 +233,20 @@ class Table:
         """What float tensors may be coded as, where there is data to fit to."""
         size = np.dtype(SAMPLE.dtype).itemsize
         return [
-            Speed(name, nbytes, *(size * time_us for time_us in self.warm.codings[name]))
-            for name, (_, nbytes) in SAMPLES.items()
+            Speed(
+                name,
+                nbytes,
+                self._coded_us(size * self.warm.codings[name][0], coding.kind, "encode"),
+                self._coded_us(size * self.warm.codings[name][1], coding.kind, "decode"),
+            )
+            for name, (coding, nbytes) in SAMPLES.items()
             if self.study.data.real
         ]
+
+    def _coded_us(self, time_us: float, kind: CodingKind, direction: Direction) -> float:
+        """Encoding on the device or decoding in the cloud that takes so long here, not slowed."""
+        side = self.study.sides.edge if direction == "encode" else self.study.sides.cloud
+        return replace(side, slowdown=1.0).coded(Spread(time_us, time_us), kind, direction, self.here()).p50_us
 
     def _look(self, cut: CandidateCut, jobs: list[dict[TimeKey, Job]]) -> None:
         study = self.study
@@ -187,41 +256,51 @@ class Table:
         sample_at(study.pace, [whole, *jobs, *cut_jobs(study, loaded)], study.effort.weigh_s * share, self.samples)
         self.loaded[cut.name] = loaded
 
-    def _estimates(self, whole: Spread) -> list[Candidate]:
+    def _estimates(self, here: Here) -> list[Candidate]:
         """The inner cuts that were not looked at, raw and in each coding of `SAMPLES`, whose agreement is not known (NaN)."""
         study = self.study
-        heads = spread_heads(study.inner, self.warm.heads, self.warm.whole_us, whole)
+        heads = spread_heads(study.inner, self.warm.heads, self.warm.whole_us, here.whole)
         for cut in self.several:
             share = sum(self.warm.operators[index] for index in cut.nodes) / self.warm.whole_us
-            heads[cut.name] = Spread(whole.p50_us * share, whole.p99_us * share)
+            heads[cut.name] = Spread(here.whole.p50_us * share, here.whole.p99_us * share)
+        codings = [(RAW, 0.0)] + ([*SAMPLES.values()] if study.data.real else [])
         found: list[Candidate] = []
         for cut in self.inner:
-            if cut.name not in self.loaded:
-                found.append(self._estimate(cut, RAW.name, cut.raw_bytes, 1.0, heads[cut.name], whole))
-                if takes_int8(cut) and study.data.real:
-                    elements = sum(math.prod(spec.shape) for spec in cut.tensors)
-                    for name, (_, nbytes) in SAMPLES.items():
-                        size = round(nbytes * elements)
-                        found.append(self._estimate(cut, name, size, math.nan, heads[cut.name], whole))
+            if cut.name in self.loaded:
+                continue
+            head = self._part("edge", study.sides.edge, cut, heads[cut.name], here)
+            tail = self._part("cloud", study.sides.cloud, cut, remainder(here.whole, heads[cut.name]), here)
+            elements = sum(math.prod(spec.shape) for spec in cut.tensors)
+            for coding, element_bytes in codings if takes_int8(cut) else codings[:1]:
+                nbytes = round(element_bytes * elements) if coding.lossy else cut.raw_bytes
+                found.append(self._estimate(cut, coding, nbytes, head, tail, here))
         return found
 
+    def _part(self, name: Literal["edge", "cloud"], side: Side, cut: CandidateCut, time: Spread, here: Here) -> Spread:
+        """The head, or the tail in the cloud, of a cut that was only estimated: `time` here."""
+        if side.known is None:
+            return time.slowed(side.slowdown)
+        before_us = self._before(name, side, cut)
+        middle_us = before_us if name == "edge" else max(0.0, side.known.whole_us - before_us)
+        whole = side.whole(here)
+        return Spread(middle_us, middle_us * whole.p99_us / whole.p50_us)
+
     def _estimate(
-        self, cut: CandidateCut, coding: str, nbytes: int, agreement: float, head: Spread, whole: Spread
+        self, cut: CandidateCut, coding: Coding, nbytes: int, head: Spread, tail: Spread, here: Here
     ) -> Candidate:
-        slowdown = self.study.options.edge_slowdown
-        encode_us, decode_us = (speed * cut.raw_bytes for speed in self.warm.codings[coding])
+        encode_us, decode_us = (speed * cut.raw_bytes for speed in self.warm.codings[coding.name])
         return Candidate(
             kind="split",
             cut=cut.name,
-            coding=coding,
+            coding=coding.name,
             rung="",
-            head=head.slowed(slowdown),
-            encode=Spread(encode_us, encode_us).slowed(slowdown),
-            decode=Spread(decode_us, decode_us),
-            tail=remainder(whole, head),
+            head=head,
+            encode=self.study.sides.edge.coded(Spread(encode_us, encode_us), coding.kind, "encode", here),
+            decode=self.study.sides.cloud.coded(Spread(decode_us, decode_us), coding.kind, "decode", here),
+            tail=tail,
             bytes_up=nbytes + HEADER_BYTES,
             bytes_down=reply_bytes(self.study),
-            agreement=agreement,
+            agreement=math.nan if coding.lossy else 1.0,
             measured=False,
         )
 

@@ -13,6 +13,7 @@ from partitioner.cost import HEADER_BYTES, NOTHING, Candidate, Kind, Spread
 from partitioner.graph.cuts import CandidateCut
 from partitioner.graph.split import split
 from partitioner.running import Part, Tensors, decode_all, encode_all, frames_nbytes, load_part
+from partitioner.sides import Here
 from partitioner.study import INPUT, Study
 from partitioner.timing import Job
 from shared.codecs import calibrate_int8, calibrate_intn, dtype_of
@@ -106,23 +107,34 @@ def over(work: Callable[[Item], object], items: Sequence[Item]) -> Job:
     return lambda: work(next(ring))
 
 
+def border_us(times: Mapping[TimeKey, Spread], name: str, whole: Spread) -> float:
+    """What cutting here costs beside the work: by how much head and tail together take longer than the whole."""
+    return max(0.0, times[name, "head", ""].p50_us + times[name, "tail", ""].p50_us - whole.p50_us)
+
+
 def measured_candidates(
-    study: Study, loaded: LoadedCut, times: Mapping[TimeKey, Spread], whole: Spread
+    study: Study, loaded: LoadedCut, times: Mapping[TimeKey, Spread], here: Here
 ) -> list[Candidate]:
-    """The candidates of a loaded cut, by measured times."""
+    """The candidates of a loaded cut, by measured times, as they are on either side. `here` has the cut's border."""
     name = loaded.cut.name
-    slowdown = study.options.edge_slowdown
+    edge, cloud = study.sides.edge, study.sides.cloud
     kind: Kind = "input" if loaded.head is None else "split"
+    head, tail = NOTHING, cloud.whole(here)
+    if loaded.head is not None:
+        half_us = here.borders_us[name] / 2
+        head = edge.part(loaded.cut.nodes, times[name, "head", ""], here, half_us)
+        behind = (node for node in study.finder.order if node not in loaded.cut.nodes)
+        tail = cloud.part(behind, times[name, "tail", ""], here, half_us)
     return [
         Candidate(
             kind=kind,
             cut=name,
             coding=coded.coding.name,
             rung="",
-            head=times[name, "head", ""].slowed(slowdown) if loaded.head else NOTHING,
-            encode=times[name, "encode", coded.coding.name].slowed(slowdown),
-            decode=times[name, "decode", coded.coding.name],
-            tail=times[name, "tail", ""] if loaded.head else whole,
+            head=head,
+            encode=edge.coded(times[name, "encode", coded.coding.name], coded.coding.kind, "encode", here),
+            decode=cloud.coded(times[name, "decode", coded.coding.name], coded.coding.kind, "decode", here),
+            tail=tail,
             bytes_up=coded.bytes_up,
             bytes_down=reply_bytes(study),
             agreement=coded.agreement,

@@ -18,6 +18,8 @@ from partitioner.choose import acceptable, choose_routes, choose_rungs, contende
 from partitioner.cost import Candidate
 from partitioner.ladder import LowerRung, Rungs, default_resolutions, judge, lower_rungs, other_rungs, plan_rungs
 from partitioner.options import PlanOptions
+from partitioner.side_files import doubts_of
+from partitioner.sides import Here
 from partitioner.study import Progress, Study
 from partitioner.table import Table, warm_up
 from partitioner.ways import LoadedCut
@@ -32,7 +34,7 @@ MANY = 0.1
 @dataclass(frozen=True, slots=True)
 class Weighing:
     """The outcome: all candidates, the best, the cloud's ways to keep, the rungs to keep, and the loaded cuts by name.
-    `notes` are for the report."""
+    `here` is what was measured of this machine, `notes` are for the report."""
 
     candidates: tuple[Candidate, ...]
     best: Candidate | None
@@ -40,6 +42,7 @@ class Weighing:
     rungs: tuple[Candidate, ...]
     lower: tuple[LowerRung, ...]
     loaded: dict[str, LoadedCut]
+    here: Here
     sentence: str
     notes: tuple[str, ...]
 
@@ -96,8 +99,9 @@ def weigh(study: Study, begun: Begun, progress: Progress) -> Weighing:
         rungs=tuple(rungs),
         lower=tuple(rung for rung in table.lower if rung.name not in dropped),
         loaded=dict(table.loaded),
+        here=table.here(),
         sentence=sentence,
-        notes=(*_private(options), *begun.notes, *left_out, *_doubts(study, table)),
+        notes=(*_private(options), *doubts_of(options, study.sides), *begun.notes, *left_out, *_doubts(study, table)),
     )
 
 

@@ -13,8 +13,8 @@ from partitioner.estimate import operator_times
 from partitioner.graph.cuts import CutFinder
 from partitioner.graph.groups import Groups, find_groups
 from partitioner.places import Speed, find_places, problem_of
-from partitioner.search.conditions import Conditions
-from partitioner.search.plans import cost_of, crossing
+from partitioner.search.conditions import Conditions, Limits
+from partitioner.search.plans import cost_of, crossing, share_of
 from partitioner.search.problem import Choice, Problem
 
 
@@ -151,3 +151,15 @@ def test_codings_of_float_tensors_count_with_their_expected_bytes() -> None:
     assert left.choices[1].encode_us == pytest.approx(0.001 * elements)
     image = next(value for value in problem.values if value.name == "x")
     assert [c.coding for c in image.choices] == ["raw"]
+
+
+def test_a_share_of_the_compute_is_what_the_limit_counts_however_the_time_lies() -> None:
+    groups = groups_of(two_branches())
+    last = groups.nodes[-1]
+    times = {node: (1000.0 if node in last else 1.0) for node in groups.finder.order}
+    problem = problem_of(groups, times, {"x": [Choice("raw", groups.finder.spec_of("x").nbytes())]}, [])
+    [cut] = find_places(groups, problem, [1.0], 100.0, 0, limits=Limits(least_share=0.01)).cuts
+    before = sum(times[node] for node in cut.nodes) / sum(times.values())
+    assert before < 0.01 <= cut.share
+    inside = [problem.groups[number] for number, nodes in enumerate(groups.nodes) if nodes <= cut.nodes]
+    assert share_of(inside, problem) == pytest.approx(cut.share)

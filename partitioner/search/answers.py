@@ -178,7 +178,7 @@ def _goal(network: Network, prices: Prices, name: LimitName) -> Goal:
     priced = replace(
         prices,
         device=network.weight_bytes if name == "memory" else nothing,
-        cloud=network.device_us / (float(network.device_us.sum()) or 1.0) if name == "share" else nothing,
+        cloud=network.work / (float(network.work.sum()) or 1.0) if name == "share" else nothing,
         choices=np.where(np.isinf(prices.choices), np.inf, network.nbytes if name == "bytes" else 0.0),
     )
     if name == "share":

@@ -48,7 +48,7 @@ class Pins:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds on sums: the least share of all device time that must be spent before the cut (0 to 1), the most bytes of
+    """Bounds on sums: the least share of all work that must be done before the cut (0 to 1), the most bytes of
     weights on the device, and the most bytes that a request may send. None is no limit. Raises `UserError`."""
 
     least_share: float | None = None

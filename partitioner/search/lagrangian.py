@@ -149,9 +149,9 @@ def forms_of(network: Network, limits: Limits) -> list[Form]:
     """The limits that are set, as sums."""
     nothing, free = np.zeros(len(network.device_us)), np.zeros_like(network.nbytes)
     forms: list[Form] = []
-    work_us = float(network.device_us.sum())
-    if limits.least_share is not None and work_us:
-        forms.append(Form("share", -network.device_us / work_us, free, -limits.least_share))
+    work = float(network.work.sum())
+    if limits.least_share is not None and work:
+        forms.append(Form("share", -network.work / work, free, -limits.least_share))
     if limits.memory_bytes is not None:
         size = float(network.weight_bytes.sum()) or 1.0
         forms.append(Form("memory", network.weight_bytes / size, free, limits.memory_bytes / size))

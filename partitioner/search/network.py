@@ -39,17 +39,18 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """The arrays of one problem. By group: `device_us`, `cloud_us`, `weight_bytes`. By value and choice, padded: `nbytes`,
-    `encode_us`, `decode_us`, `agreement` (-1 where there is no such choice). By value: `is_input`, `is_output`, `producers`
-    (0 for inputs), and `crossing`, the edge that bears the price (-1 where the value never crosses). By use of a value:
-    `used_values`, `using_groups`. `from_source` and `to_sink` are the edges of each group, `endless` those of dependencies,
-    `across` the one from source to sink, which every cut pays. The nodes are the groups, source, sink, and one for each
-    value with several consumers."""
+    """The arrays of one problem. By group: `device_us`, `cloud_us`, `weight_bytes`, `work`. By value and choice, padded:
+    `nbytes`, `encode_us`, `decode_us`, `agreement` (-1 where there is no such choice). By value: `is_input`, `is_output`,
+    `producers` (0 for inputs), and `crossing`, the edge that bears the price (-1 where the value never crosses). By use of a
+    value: `used_values`, `using_groups`. `from_source` and `to_sink` are the edges of each group, `endless` those of
+    dependencies, `across` the one from source to sink, which every cut pays. The nodes are the groups, source, sink, and one
+    for each value with several consumers."""
 
     problem: Problem
     device_us: Floats
     cloud_us: Floats
     weight_bytes: Floats
+    work: Floats
     nbytes: Floats
     encode_us: Floats
     decode_us: Floats
@@ -85,6 +86,7 @@ class Network:
             device_us=np.array([group.device_us for group in groups]),
             cloud_us=np.array([group.cloud_us for group in groups]),
             weight_bytes=np.array([group.weight_bytes for group in groups], dtype=np.float64),
+            work=np.array([group.counts for group in groups]),
             nbytes=_padded([[choice.nbytes for choice in value.choices] for value in values]),
             encode_us=_padded([[choice.encode_us for choice in value.choices] for value in values]),
             decode_us=_padded([[choice.decode_us for choice in value.choices] for value in values]),

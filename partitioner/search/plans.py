@@ -23,8 +23,8 @@ from shared.errors import UserError
 @dataclass(frozen=True, slots=True)
 class Figures:
     """What a plan takes, whatever the conditions: microseconds on the device (encoding included), bytes sent, microseconds in
-    the cloud (decoding included), bytes of weights on the device, the share of all device time that lies before the
-    cut (0 to 1), the least agreement of the codings used, and whether the cloud is asked at all."""
+    the cloud (decoding included), bytes of weights on the device, the share of all work that lies before the cut (0 to
+    1), the least agreement of the codings used, and whether the cloud is asked at all."""
 
     device_us: float
     bytes_up: int
@@ -127,9 +127,9 @@ def within(figures: Figures, limits: Limits) -> bool:
 
 
 def share_of(groups: Iterable[Group], problem: Problem) -> float:
-    """The part of all device time that these groups take; 1 where nothing takes any."""
-    total_us = math.fsum(group.device_us for group in problem.groups)
-    return math.fsum(group.device_us for group in groups) / total_us if total_us else 1.0
+    """The part of all work that these groups do (`Group.counts`); 1 where there is none."""
+    total = math.fsum(group.counts for group in problem.groups)
+    return math.fsum(group.counts for group in groups) / total if total else 1.0
 
 
 def _figures(problem: Problem, cut: Set[int], sent: list[Choice]) -> Figures:

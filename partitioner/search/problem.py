@@ -15,12 +15,19 @@ from shared.errors import ModelError
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One group: its time on the device and in the cloud in microseconds, and the bytes of the weights that it needs."""
+    """One group: its time on the device and in the cloud in microseconds, the bytes of the weights that it needs, and what it
+    counts when a share of the work is asked for (its time on the device where None)."""
 
     name: str
     device_us: float
     cloud_us: float
     weight_bytes: int = 0
+    work: float | None = None
+
+    @property
+    def counts(self) -> float:
+        """What it counts in a share of the work."""
+        return self.device_us if self.work is None else self.work
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +69,7 @@ class Problem:
         if not self.groups:
             raise ModelError("a model to be cut has at least one group of operators, this one has none")
         for group in self.groups:
-            _check_costs(f"group {group.name!r}", group.device_us, group.cloud_us, group.weight_bytes)
+            _check_costs(f"group {group.name!r}", group.device_us, group.cloud_us, group.weight_bytes, group.counts)
         for value in self.values:
             _check_value(value, len(self.groups))
         find_order(self)
