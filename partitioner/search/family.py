@@ -38,8 +38,9 @@ Method = Literal["exact", "greedy"]
 @dataclass(frozen=True, slots=True)
 class Family:
     """The plans that were kept, those through the cloud by rising work on the device, then the one without it where pins
-    allow it; the regret over the grid, worst and mean, as ratios of times; and how they were chosen: the best of all
-    subsets of the plans that there were to choose from (`exact`), or one by one (`greedy`)."""
+    allow it; the regret over the grid, worst and mean (by the weights, where there are any), as ratios of times; and how
+    they were chosen: the best of all subsets of the plans that there were to choose from (`exact`), or one by one
+    (`greedy`)."""
 
     plans: tuple[Plan, ...]
     worst_regret: float
@@ -64,15 +65,46 @@ def choose_family(
     away = list(dict.fromkeys(plan for plan in plans if plan.figures.uses_cloud))
     if nested:
         away = _with_repaired(network, away, grid)
-    least = least_costs(network, grid, pins)
+    return pick_family(away, device, grid, least_costs(network, grid, pins), most, nested=nested)
+
+
+def pick_family(
+    away: Sequence[Plan],
+    device: Plan | None,
+    grid: Sequence[Conditions],
+    least: Floats,
+    most: int,
+    *,
+    nested: bool = False,
+    weights: Floats | None = None,
+) -> Family:
+    """At most `most` of these plans through the cloud, all different, beside the one on the device, by their regret against
+    the least times (floats, conditions; microseconds). `weights` (floats, conditions) count in the mean, alike where None.
+    Where `nested`, of any two cuts one contains the other."""
+    shares = np.full(len(grid), 1.0 / len(grid)) if weights is None else weights / weights.sum()
     regrets = _ratios(_costs(away, grid), least)
     always = _ratios(_costs([] if device is None else [device], grid), least).min(axis=0, initial=np.inf)
     fits = _nests(away) if nested else np.ones((len(away), len(away)), dtype=np.bool_)
-    chosen, method = _choose(regrets, always, fits, min(most, len(away)))
+    chosen, method = _choose(_Regrets(regrets, always, shares), fits, min(most, len(away)))
     kept = sorted((away[index] for index in chosen), key=lambda plan: (len(plan.cut), plan.figures.device_us))
     family = (*kept, *(() if device is None else (device,)))
-    worst, mean = regret_of(family, grid, least)
+    worst, mean = regret_of(family, grid, least, shares)
     return Family(family, worst, mean, method)
+
+
+@dataclass(frozen=True, slots=True)
+class _Regrets:
+    """The regrets of the plans to choose from (floats, plans x conditions), of what is kept anyway (floats, conditions), and
+    the conditions' shares in the mean (floats, conditions)."""
+
+    table: Floats
+    always: Floats
+    shares: Floats
+
+    def rank(self, rows: tuple[int, ...]) -> tuple[float, float, int]:
+        """Worst regret, mean regret, and how many plans; differences by rounding are none."""
+        best = np.minimum(self.table[list(rows)].min(axis=0, initial=np.inf), self.always)
+        return round(float(best.max()), 9), round(float(best @ self.shares), 9), len(rows)
 
 
 def least_costs(network: Network, grid: Sequence[Conditions], pins: Pins = NO_PINS) -> Floats:
@@ -87,10 +119,13 @@ def least_costs(network: Network, grid: Sequence[Conditions], pins: Pins = NO_PI
     return costs
 
 
-def regret_of(plans: Sequence[Plan], grid: Sequence[Conditions], least: Floats) -> tuple[float, float]:
-    """The worst and the mean regret of a family, with the least times (floats, conditions); infinite without any plan."""
+def regret_of(
+    plans: Sequence[Plan], grid: Sequence[Conditions], least: Floats, shares: Floats | None = None
+) -> tuple[float, float]:
+    """The worst and the mean regret of a family, with the least times (floats, conditions) and the conditions' shares in the
+    mean (floats, conditions; alike where None); infinite without any plan."""
     best = _ratios(_costs(plans, grid), least).min(axis=0, initial=np.inf)
-    return float(best.max()), float(best.mean())
+    return float(best.max()), float(best.mean() if shares is None else best @ shares)
 
 
 def _costs(plans: Sequence[Plan], grid: Sequence[Conditions]) -> Floats:
@@ -115,34 +150,41 @@ def _with_repaired(network: Network, plans: Sequence[Plan], grid: Sequence[Condi
     the grid."""
     found = dict.fromkeys(plans)
     prices = list(dict.fromkeys(replace(conditions, constant_us=0.0) for conditions in grid))
-    seen = {plan.cut for plan in plans}
-    for one, other in itertools.combinations(plans, 2):
-        for cut in (one.cut & other.cut, one.cut | other.cut):
-            if cut not in seen and len(found) < MOST_REPAIRED:
-                seen.add(cut)
-                repaired = (plan_of(network.problem, conditions, cut) for conditions in prices)
-                found.update(dict.fromkeys(plan for plan in repaired if plan is not None and plan.figures.uses_cloud))
+    for cut in repaired_cuts(plans):
+        if len(found) >= MOST_REPAIRED:
+            break
+        repaired = (plan_of(network.problem, conditions, cut) for conditions in prices)
+        found.update(dict.fromkeys(plan for plan in repaired if plan is not None and plan.figures.uses_cloud))
     return list(found)
 
 
-def _choose(regrets: Floats, always: Floats, fits: Bools, most: int) -> tuple[tuple[int, ...], Method]:
-    """The rows to keep of the regrets (floats, plans x conditions) beside what is kept anyway (floats, conditions)."""
-    count = len(regrets)
+def repaired_cuts(plans: Sequence[Plan]) -> list[frozenset[int]]:
+    """The intersections and unions of each two cuts, as far as they are no plan's cut already; each once."""
+    seen = {plan.cut for plan in plans}
+    found: dict[frozenset[int], None] = {}
+    for one, other in itertools.combinations(dict.fromkeys(plan.cut for plan in plans), 2):
+        found.update(dict.fromkeys(cut for cut in (one & other, one | other) if cut not in seen))
+    return list(found)
+
+
+def _choose(regrets: _Regrets, fits: Bools, most: int) -> tuple[tuple[int, ...], Method]:
+    """The rows to keep of the regrets' table."""
+    count = len(regrets.table)
     if sum(math.comb(count, size) for size in range(most + 1)) > MOST_SUBSETS:
-        return _choose_greedily(regrets, always, fits, most), "greedy"
+        return _choose_greedily(regrets, fits, most), "greedy"
     subsets = (rows for size in range(most + 1) for rows in itertools.combinations(range(count), size))
-    return min((rows for rows in subsets if _fit(rows, fits)), key=lambda rows: _rank(rows, regrets, always)), "exact"
+    return min((rows for rows in subsets if _fit(rows, fits)), key=regrets.rank), "exact"
 
 
-def _choose_greedily(regrets: Floats, always: Floats, fits: Bools, most: int) -> tuple[int, ...]:
+def _choose_greedily(regrets: _Regrets, fits: Bools, most: int) -> tuple[int, ...]:
     rows: tuple[int, ...] = ()
-    rank = _rank(rows, regrets, always)
+    rank = regrets.rank(rows)
     while True:
-        moves = [move for move in _moves(rows, len(regrets), most) if _fit(move, fits)]
-        best = min(moves, key=lambda move: _rank(move, regrets, always), default=rows)
-        if not _rank(best, regrets, always) < rank:
+        moves = [move for move in _moves(rows, len(regrets.table), most) if _fit(move, fits)]
+        best = min(moves, key=regrets.rank, default=rows)
+        if not regrets.rank(best) < rank:
             return rows
-        rows, rank = best, _rank(best, regrets, always)
+        rows, rank = best, regrets.rank(best)
 
 
 def _moves(rows: tuple[int, ...], count: int, most: int) -> Iterator[tuple[int, ...]]:
@@ -156,9 +198,3 @@ def _moves(rows: tuple[int, ...], count: int, most: int) -> Iterator[tuple[int, 
 
 def _fit(rows: tuple[int, ...], fits: Bools) -> bool:
     return all(fits[one, other] for one, other in itertools.combinations(rows, 2))
-
-
-def _rank(rows: tuple[int, ...], regrets: Floats, always: Floats) -> tuple[float, float, int]:
-    """Worst regret, mean regret, and how many plans; differences by rounding are none."""
-    best = np.minimum(regrets[list(rows)].min(axis=0, initial=np.inf), always)
-    return round(float(best.max()), 9), round(float(best.mean()), 9), len(rows)
