@@ -2,7 +2,8 @@
 
 The list of verbs is built from data (`shared.commands`), so `headtail --help` imports no verb; only the verb that runs is
 loaded, and its options are typer's. Each ending has one meaning: 0 done, 1 the verb says no, 2 the user's mistake (one
-line), 70 a bug of ours (with its story), 130 interrupted, by Ctrl-C or SIGTERM.
+line), 4 nothing satisfies what was demanded (one line), 70 a bug of ours (with its story), 130 interrupted, by Ctrl-C or
+SIGTERM.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from typing import Annotated, NoReturn, cast
 import typer
 
 from shared.commands import Command
-from shared.errors import HeadtailError, InvariantBroken, UserError
+from shared.errors import HeadtailError, InvariantBroken, Unsatisfiable, UserError
 from shared.installation import check_installation
 
 GROUP = "headtail.commands"
-NO, USAGE, BUG, INTERRUPTED = 1, 2, 70, 130
+NO, USAGE, IMPOSSIBLE, BUG, INTERRUPTED = 1, 2, 4, 70, 130
 
 
 def main() -> None:
@@ -125,6 +126,8 @@ def endings() -> Generator[None, None, None]:
         _end(BUG, f"a rule of headtail itself does not hold, which is a bug worth reporting: {error}")
     except PermissionError as error:
         _end(USAGE, f"{error.filename}: {error.strerror}")
+    except Unsatisfiable as error:
+        _end(IMPOSSIBLE, str(error))
     except HeadtailError as error:
         _end(NO, str(error))
     except KeyboardInterrupt:

@@ -38,6 +38,11 @@ class JournalError(UserError):
     """A journal cannot be read, run again or written; the message names the file and the reason."""
 
 
+class Unsatisfiable(HeadtailError):
+    """Nothing satisfies all that the user demands; the message names the demand that binds and the nearest value that would
+    do. Commands print it as one line and exit with status 4."""
+
+
 class PeerError(HeadtailError):
     """Another process sent something that the protocol does not allow.
 

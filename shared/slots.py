@@ -3,9 +3,11 @@ leases them by index) and the executors (which own the memory) are both built fr
 
 An executor has at most one run going and one staged behind it, so each entry of each plan has `2 * executors` slots.
 Entries are the cuts of program 0 (a request may come in at any of them, or go on from one), and on the edge cut 0 of each
-cheaper rung; a standby edge has cut 0 of its one rung. Rejected: one pool of bytes for all entries (a slot's view would
-change shape from run to run, and the sum is dominated by one or two entries anyway); slots for each executor apart (a
-lease would bind a row to an executor before it is known which will be free).
+cheaper rung; a standby edge has cut 0 of its one rung. An edge whose ladder does without the whole model holds of program 0
+only what lies before the last cut of a route: that is how a model that is larger than the device can be cut. Rejected: one
+pool of bytes for all entries (a slot's view would change shape from run to run, and the sum is dominated by one or two
+entries anyway); slots for each executor apart (a lease would bind a row to an executor before it is known which will be
+free).
 """
 
 from __future__ import annotations
@@ -52,6 +54,14 @@ def programs_of(plan: Plan, side: Side) -> tuple[int, ...]:
             return (0,)
 
 
+def segments_of(plan: Plan, side: Side, program: int) -> int:
+    """How many segments of a program that a process on this side runs, from the first, it holds: all, but on an edge without
+    the whole model among its rungs those of program 0 before the last cut of a route."""
+    if program != 0 or side == "cloud" or plan.rung_of(0) is not None:
+        return len(plan.programs[program].segments)
+    return max((route.cut for route in plan.routes), default=0)
+
+
 def served_plan(plan: Plan, side: Side) -> Plan:
     """What of a plan a process on this side serves: a standby edge its cheapest rung only, and no cloud. The contract stays
     that of the whole plan. Raises `SettingsError` where there is no rung."""
@@ -66,7 +76,8 @@ def slot_plan(contract: str, plan: Plan, max_batch: int, executors: int, side: S
     """The slots of one plan, in the order of programs and cuts."""
     rows = rows_bound(plan, max_batch)
     slots = SLOTS_PER_EXECUTOR * executors
-    entries = [(0, first) for first in range(1 if side == "standby" else len(plan.cuts) - 1)]
+    held = max(1, segments_of(plan, side, 0))  # an input is encoded where it came in
+    entries = [(0, first) for first in range(1 if side == "standby" else held)]
     entries = entries if 0 in programs_of(plan, side) else []
     entries += [(program, 0) for program in programs_of(plan, side) if program != 0]
     return tuple(

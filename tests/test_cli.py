@@ -14,7 +14,7 @@ import typer
 
 from shared import cli
 from shared.commands import Command
-from shared.errors import InvariantBroken, PeerError, SettingsError
+from shared.errors import InvariantBroken, PeerError, SettingsError, Unsatisfiable
 
 THERE = Command("ride", "Go for a ride.", "verbs_of_the_test:ride", extra="edge", requires=("msgspec",))
 GROUP = Command("tour", "Go for several rides.", "verbs_of_the_test:tour")
@@ -23,6 +23,7 @@ ENDINGS: dict[str, BaseException] = {
     "user": SettingsError("edge.toml: link.rtt_ms: is -1;\nexpected float >= 0.0"),
     "bug": InvariantBroken("rule 3: two answers"),
     "permission": PermissionError(13, "Permission denied", "secret/m.onnx"),
+    "impossible": Unsatisfiable("--device-memory: at least\n5 bytes"),
     "peer": PeerError("frames", "expected 2, got 1"),
     "interrupt": KeyboardInterrupt(),
     "exit": typer.Exit(7),
@@ -103,6 +104,11 @@ def test_a_user_error_is_one_line_and_status_2(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().err == "headtail: edge.toml: link.rtt_ms: is -1; expected float >= 0.0\n"
 
 
+def test_what_nothing_satisfies_is_one_line_and_status_4(capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_of("ride", "home", "--end", "impossible") == 4
+    assert capsys.readouterr().err == "headtail: --device-memory: at least 5 bytes\n"
+
+
 def test_a_file_that_may_not_be_touched_is_one_line_and_status_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert status_of("ride", "home", "--end", "permission") == 2
     assert capsys.readouterr().err == "headtail: secret/m.onnx: Permission denied\n"
@@ -165,6 +171,7 @@ def test_the_packages_of_headtail_define_the_verbs_of_the_manual() -> None:
         "edge",
         "explain",
         "inspect",
+        "overhead",
         "plan",
         "profile",
         "replay",

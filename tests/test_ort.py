@@ -197,3 +197,18 @@ def test_nan_passes_through(tmp_path: Path) -> None:
 def test_executors_import_without_the_runtime() -> None:
     code = "import sys, shared.executors.build; sys.exit('onnxruntime' in sys.modules or 'onnx' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_device_without_the_whole_model_among_its_rungs_loads_only_what_lies_before_its_cuts(path: Path) -> None:
+    plan = load_plan(path)
+    write_plan(
+        path,
+        replace(plan, ladder=plan.ladder[1:], routes=tuple(route for route in plan.routes if route.cut <= 1)),
+    )
+    write_manifest(path)
+    programs = load(path)
+    image = {"image": inputs_for(plan)[0]}
+    assert programs.run(SegmentRange(0, 0, 1), image, programs.interrupt())
+    assert programs.run(SegmentRange(1, 0, 1), image, programs.interrupt())
+    with pytest.raises(ModelError):
+        programs.run(SegmentRange(0, 0, 3), image, programs.interrupt())

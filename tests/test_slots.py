@@ -11,7 +11,8 @@ from tiny import make_bundle
 
 from shared.bundle import Bundle, load_bundle
 from shared.errors import SettingsError
-from shared.slots import check_memory, rows_bound, served_plan, slot_plan
+from shared.plan import Route
+from shared.slots import check_memory, rows_bound, segments_of, served_plan, slot_plan
 
 
 @pytest.fixture(scope="module")
@@ -23,6 +24,19 @@ def test_an_edge_has_slots_at_each_cut_but_the_last_and_for_each_rung(chain: Bun
     classes = slot_plan(chain.contract, chain.plan, max_batch=4, executors=1, side="edge")
     assert [(c.program, c.first) for c in classes] == [(0, 0), (0, 1), (0, 2), (1, 0)]
     assert {(c.contract, c.slots, c.rows) for c in classes} == {(chain.contract, 2, 4)}
+
+
+def test_an_edge_without_the_whole_model_among_its_rungs_holds_what_lies_before_its_cuts(chain: Bundle) -> None:
+    def slots(*routes: Route) -> list[tuple[int, int]]:
+        plan = msgspec.structs.replace(chain.plan, ladder=chain.plan.ladder[1:], routes=routes)
+        assert segments_of(plan, "cloud", 0) == 3
+        assert segments_of(plan, "edge", 0) == max((route.cut for route in routes), default=0)
+        return [(c.program, c.first) for c in slot_plan(chain.contract, plan, 4, 1, side="edge")]
+
+    first, second = Route(1, "raw", 1.0, 100, 100), Route(2, "raw", 1.0, 100, 100)
+    assert slots(first, second) == [(0, 0), (0, 1), (1, 0)]
+    assert slots(first) == [(0, 0), (1, 0)]
+    assert slots() == [(0, 0), (1, 0)]
 
 
 def test_a_node_runs_no_rungs(chain: Bundle) -> None:

@@ -30,7 +30,7 @@ from shared.executors.programs import Interrupt, Step, exit_tensors, steps
 from shared.plan import Plan, SegmentRange
 from shared.request import Array, TensorSpec
 from shared.settings import Execution
-from shared.slots import Side, programs_of
+from shared.slots import Side, programs_of, segments_of
 
 TOLERANCE = 1e-3
 """Relative and absolute difference allowed between golden vectors and this device's own floating-point results."""
@@ -185,12 +185,12 @@ def load_programs(bundle: Bundle, execution: Execution, side: Side, max_rows: in
     sessions = {
         (program, index): _open(bundle, runtime, execution, program, index)
         for program in programs_of(bundle.plan, side)
-        for index in range(len(bundle.plan.programs[program].segments))
+        for index in range(segments_of(bundle.plan, side, program))
     }
     programs = OrtPrograms(bundle, runtime, sessions)
     vectors = bundle.golden()
     _warm(bundle, programs, side, max_rows, vectors[0])
-    if 0 in programs_of(bundle.plan, side):
+    if 0 in programs_of(bundle.plan, side) and segments_of(bundle.plan, side, 0) == len(bundle.plan.cuts) - 1:
         _check_golden(bundle, programs, vectors)
     return programs
 
@@ -224,7 +224,7 @@ def _warm(bundle: Bundle, programs: OrtPrograms, side: Side, max_rows: int, vect
     """Run everything once at each end of the batch sizes, on a golden input, and check what comes out."""
     plan = bundle.plan
     for program in programs_of(plan, side):
-        last = len(plan.programs[program].segments)
+        last = segments_of(plan, side, program)
         parts = [SegmentRange(0, i, i + 1) for i in range(last)] if program == 0 else [SegmentRange(program, 0, last)]
         for rows in sorted({1, max_rows}):
             tensors: tuple[Array, ...] = tuple(
