@@ -2,7 +2,8 @@
 
 Each part has limits of its own, and a module of its own: round trips beside a raw echo (`hil.round_trips`), two streams on
 one executor (`hil.two_streams`), how soon a request is refused (`hil.refusals`), what recording costs
-(`hil.journal_cost`), the exact search and a plan for 3,000 operators (`hil.search_bench`, `hil.plan_bench`); and, which
+(`hil.journal_cost`), the exact search and a plan for 3,000 operators (`hil.search_bench`, `hil.plan_bench`), whether what a
+plan predicts is what its requests then take (`hil.predictions`); and, which
 take long and are asked for by name, what a long run leaves behind (`hil.leak`) and whether the search is right on every
 model of the zoo (`hil.search_proof`).
 """
@@ -23,7 +24,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from hil import journal_cost, plan_bench, refusals, round_trips, search_bench, search_proof
+from hil import journal_cost, plan_bench, predictions, refusals, round_trips, search_bench, search_proof
 from hil.fetch import cache_folder
 from hil.leak import FORMS, GROWTH, Leak, LeakRig
 from hil.model_zoo import ZOO
@@ -48,6 +49,7 @@ class Part(StrEnum):
     REFUSALS = "refusals"
     JOURNAL = "journal"
     SEARCH = "search"
+    PREDICTIONS = "predictions"
     SEARCH_PROOF = "search-proof"
     LEAK = "leak"
 
@@ -156,15 +158,17 @@ def main(
     turns: Annotated[int, typer.Option(min=1, max=1000, help="Round trips: turns of every way.")] = 12,
     requests: Annotated[int, typer.Option(min=10, max=100_000, help="Round trips: requests in a turn.")] = 300,
     frames: Annotated[int, typer.Option(min=30, max=100_000, help="Streams: strict frames in an act.")] = 300,
+    rounds: Annotated[int, typer.Option(min=1, max=1000, help="Predictions: rounds of 8 requests of every way.")] = 14,
     outcomes: Annotated[int, typer.Option(min=100, max=1_000_000_000, help="Leak: requests of each form.")] = 1_000_000,
     report: Annotated[Path | None, typer.Option("--json", help="Write the figures here.")] = None,
 ) -> None:
     """Measure headtail on this machine: round trips beside an echo, two streams on one executor, how soon a request is
-    refused, what recording costs, how long the exact search and a large plan take, and, asked for by name, whether the
-    search is right on every model of the zoo and what a million requests leave behind. Exit status 1 over a limit."""
+    refused, what recording costs, how long the exact search and a large plan take, whether predicted times are
+    those that are then measured, and, asked for by name, whether the search is right on every model of the zoo and what
+    a million requests leave behind. Exit status 1 over a limit."""
     console = Console()
     add_weight()
-    parts = only or [Part.ROUND_TRIPS, Part.STREAMS, Part.REFUSALS, Part.JOURNAL, Part.SEARCH]
+    parts = only or [Part.ROUND_TRIPS, Part.STREAMS, Part.REFUSALS, Part.JOURNAL, Part.SEARCH, Part.PREDICTIONS]
     tree: dict[str, object] = {"cpus": os.cpu_count(), "python": sys.version.split()[0]}
     good = True
     with console.status("starting") as status:
@@ -187,6 +191,10 @@ def main(
             good &= journal_cost.show(costs, console)
         if Part.SEARCH in parts:
             good &= run_search(tree, console, status.update)
+        if Part.PREDICTIONS in parts:
+            compared = predictions.measure(rounds, status.update)
+            tree["predictions"] = predictions.as_tree(compared)
+            good &= predictions.show(compared, console)
         if Part.SEARCH_PROOF in parts:
             models = [model for model in ZOO if not model.refused]
             proofs = list(search_proof.prove_zoo(models, cache_folder(), search_proof.CONDITIONS, status.update))

@@ -44,10 +44,17 @@ COMMANDS = (
         requires=("onnxruntime", "onnx", "PIL", "skimage"),
     ),
     Command(
+        "overhead",
+        "Measure what a request costs on this machine beside its work and the link, as a file for plan.",
+        "hil.overhead_cli:main",
+        extra="edge,cloud,plan",
+        requires=("zmq", "onnxruntime", "onnx"),
+    ),
+    Command(
         "bench",
         "Measure round trips beside a raw echo, two streams on one executor, what a long run leaves behind.",
         "hil.bench:main",
         extra="dev",
-        requires=("zmq", "onnxruntime", "onnx", "msgpack"),
+        requires=("zmq", "onnxruntime", "onnx", "msgpack", "PIL", "skimage", "simplejpeg", "zstandard", "qoi"),
     ),
 )

@@ -46,6 +46,7 @@ def measure(rounds: int, cadence_hz: float, progress: Callable[[str], None]) -> 
         asked = {crossing: one for size in SIZES for crossing, one in _probes(folder, size).items()}
         progress("starting an agent and a node for the probes")
         with WayRig(folder, [folder / f"{one.model}.plan" for one in asked.values()], None) as rig:
+            rig.wait_answered(list(asked.values()))
             progress("measuring what a request costs beside its work")
             taken = play(rig, list(asked.values()), rounds, cadence_hz)
     finally:

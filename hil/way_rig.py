@@ -64,6 +64,20 @@ class WayRig:
             raise HeadtailError(f"model {model!r}: expected an answer of the {source}, got {outcome!r:.300}")
         return outcome
 
+    def wait_answered(self, asked: Sequence[Asked]) -> None:
+        """Ask each until it is answered as it must be: agent and node may not have greeted each other yet. Raises
+        `HeadtailError` where one is not."""
+        end = time.monotonic() + READY_S
+        for one in asked:
+            while True:
+                try:
+                    self.ask(one.model, one.rows[0], one.source)
+                    break
+                except HeadtailError:
+                    if time.monotonic() > end:
+                        raise
+                    time.sleep(0.05)
+
     def _build(self) -> None:
         sockets = run_folder()
         self._stack.callback(shutil.rmtree, sockets, ignore_errors=True)

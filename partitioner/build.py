@@ -36,7 +36,7 @@ from partitioner.running import Tensors
 from partitioner.sides import Sides
 from partitioner.study import Progress, Study, begin
 from partitioner.verify_local import verify_local
-from partitioner.weigh import Weighing, begin_weighing, weigh
+from partitioner.weigh import Weighing, begin_weighing, settle, weigh
 from shared.bundle import check_place, digests, finish_bundle, write_manifest
 from shared.errors import ModelError, UserError
 from shared.plan import (
@@ -139,7 +139,10 @@ def _make(
             Ranges(plan, tuple(cut.nodes for cut in chains[WHOLE].cuts), weighing.here, study.sides),
             options.threads,
         )
-    plan = msgspec.structs.replace(plan, profiles=profiles)
+    weighing = settle(study, weighing, msgspec.structs.replace(plan, profiles=profiles))
+    order = [cut.name for cut in plan.cuts]
+    routes = tuple(_route(way, order.index(way.cut)) for way in weighing.routes)
+    plan = msgspec.structs.replace(plan, profiles=profiles, routes=routes, chosen=weighing.sentence)
     progress("writing the report")
     _write_golden(study, folder)
     (folder / PLAN_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(plan), indent=1))

@@ -27,12 +27,12 @@ def compared(record: Record, plan: Plan) -> list[Pair]:
             found.setdefault(words, Pair(words, predicted_us, measured_us))
 
     for place in record.rungs:
-        way = record.ways[place].on(edge.slowdown)
+        way = record.ways[place].weighed_on(edge.slowdown)
         program = 0 if way.rung == WHOLE else next((i for i, p in enumerate(plan.programs) if p.name == way.rung), None)
         time = None if program is None else edge.time(program, 0, len(plan.programs[program].segments))
         add(f"{way.rung} on the device", record.edge, way.head.p50_us, time.p50_us if time else None)
     for place in record.routes:
-        way = record.ways[place].on(edge.slowdown)
+        way = record.ways[place].weighed_on(edge.slowdown)
         if way.cut not in names:
             continue
         cut = names.index(way.cut)

@@ -51,6 +51,9 @@ class PlanOptions:
 
     `private_input`: no input, in whatever coding, leaves the device; `least_share` of the compute (0 to 1) lies before
     any cut. `max_bytes_per_second` bounds what requests at the cadence may send; None is no bound.
+
+    `overhead` is a file of what a request costs beside its work and the link (`headtail overhead`); without one that is left
+    out.
     """
 
     model: Path
@@ -79,6 +82,7 @@ class PlanOptions:
     private_input: bool = False
     least_share: float = 0.0
     max_bytes_per_second: int | None = None
+    overhead: Path | None = None
 
     @property
     def max_bytes(self) -> int | None:

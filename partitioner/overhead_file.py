@@ -32,6 +32,13 @@ def read_overhead(path: Path) -> Overhead:
         raise UserError(f"overhead {path}: {reason}; expected a file of `headtail overhead`") from None
 
 
+def check_place(path: Path) -> None:
+    """Raise `UserError` where no file can be written, before anything is measured."""
+    if path.is_dir() or not path.parent.is_dir():
+        what = "is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+        raise UserError(f"output {path}: {what}; expected a file to write")
+
+
 def write_overhead(overhead: Overhead, path: Path) -> None:
     """Write it. Raises `UserError` where that cannot be done."""
     try:

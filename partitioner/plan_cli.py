@@ -74,6 +74,10 @@ def main(
     max_bytes_per_second: Annotated[
         int | None, typer.Option(help="The most that requests may send, at the cadence.")
     ] = None,
+    overhead: Annotated[
+        Path | None,
+        typer.Option(help="What a request costs beside its work and the link, a file of `headtail overhead`."),
+    ] = None,
     threads: Annotated[int, typer.Option(help="Threads of a session.")] = 1,
     seed: Annotated[int, typer.Option(help="Seed of crops and synthetic data.")] = 0,
     quick: Annotated[bool, typer.Option("--quick", help="Spend less time on timing and judging.")] = False,
@@ -106,6 +110,7 @@ def main(
         private_input=private_input,
         least_share=least_share,
         max_bytes_per_second=max_bytes_per_second,
+        overhead=overhead,
     )
     console = Console(markup=False)  # names of tensors and files are not ours
     with console.status("starting") as status:

@@ -129,6 +129,7 @@ def waterfall(winner: Standing, deadline_ms: float, width: float) -> str:
         ("decode", stages.decode_us, "cloud"),
         ("in the cloud", stages.tail_us, "cloud"),
         (f"reply of {size(winner.bytes_down)}", stages.downlink_us, "link"),
+        ("the request itself", stages.overhead_us, "overhead"),
     )
     rows: list[Row] = []
     at_us = 0.0

@@ -112,11 +112,13 @@ line.asked{stroke:var(--ink);stroke-dasharray:1 3}
 .stage.device{fill:var(--k2)}
 .stage.link{fill:var(--k1)}
 .stage.cloud{fill:var(--k3)}
+.stage.overhead{fill:var(--k5)}
 .stage.total{fill:var(--soft)}
 .stage.thin{fill-opacity:.55}
 .bar .device{background:var(--k2)}
 .bar .link{background:var(--k1)}
 .bar .cloud{background:var(--k3)}
+.bar .overhead{background:var(--k5)}
 .stem{stroke:var(--soft);stroke-width:1.4}
 .stem.dense{stroke-width:.6}
 .stem.estimated{stroke-opacity:.55;fill:var(--paper)}

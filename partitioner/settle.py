@@ -9,15 +9,20 @@ bundle's own profile says takes the place of what was weighed.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
+from typing import Literal
 
 from partitioner.cost import Candidate, Spread
 from shared.plan import Plan, RangeTime
 
+SideName = Literal["edge", "cloud"]
 
-def settled(way: Candidate, plan: Plan) -> Candidate:
+
+def settled(way: Candidate, plan: Plan, sides: Collection[SideName] = ("edge", "cloud")) -> Candidate:
     """The way with the times of the plan's profiles, as far as the bundle can run it; else as it is. The edge's profile and
-    the way are of the same slowdown."""
+    the way are of the same slowdown. `sides` are those whose times were measured here: what the profile file of another
+    device says of a part is not made better by a run of this machine."""
     if not way.measured:
         return way
     last = len(plan.cuts) - 1
@@ -26,19 +31,21 @@ def settled(way: Candidate, plan: Plan) -> Candidate:
         if program is None:
             return way
         head = _time(plan, "edge", program, 0, len(plan.programs[program].segments))
-        return way if head is None else replace(way, head=head)
+        return way if head is None or "edge" not in sides else replace(way, head=head)
     if way.kind == "input":
         tail = _time(plan, "cloud", 0, 0, last)
-        return way if tail is None else replace(way, tail=tail)
+        return way if tail is None or "cloud" not in sides else replace(way, tail=tail)
     cut = next((number for number, one in enumerate(plan.cuts) if one.name == way.cut), None)
     if cut is None:
         return way
     head, tail = _time(plan, "edge", 0, 0, cut), _time(plan, "cloud", 0, cut, last)
-    return way if head is None or tail is None else replace(way, head=head, tail=tail)
+    if head is None or tail is None:
+        return way
+    return replace(way, head=head if "edge" in sides else way.head, tail=tail if "cloud" in sides else way.tail)
 
 
-def _time(plan: Plan, side: str, program: int, first: int, last: int) -> Spread | None:
+def _time(plan: Plan, side: SideName, program: int, first: int, last: int) -> Spread | None:
     """One row through segments of a program, in microseconds."""
-    profile = plan.profile("edge" if side == "edge" else "cloud")
+    profile = plan.profile(side)
     time: RangeTime | None = None if profile is None else profile.time(program, first, last)
     return None if time is None else Spread(time.p50_us, time.p99_us)

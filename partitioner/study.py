@@ -13,6 +13,8 @@ from partitioner.graph.groups import Groups, find_groups
 from partitioner.graph.model import Model
 from partitioner.graph.recipe import Recipe, build
 from partitioner.options import PlanOptions
+from partitioner.overhead import Overhead
+from partitioner.overhead_file import read_overhead
 from partitioner.running import Part, Tensors, load_part, named
 from partitioner.side_files import open_sides
 from partitioner.sides import Sides
@@ -62,6 +64,7 @@ class Study:
     data: Calibration
     judge: Metric
     reference: tuple[Tensors, ...]
+    overhead: Overhead | None = None
 
     def under(self, options: PlanOptions) -> Study:
         """The same study for a plan that differs only in its place and its forced cuts."""
@@ -104,6 +107,7 @@ def begin(options: PlanOptions, progress: Progress) -> Study:
     Raises `UserError` for what the user must change, `ModelError` for a model that cannot be used.
     """
     effort = QUICK if options.quick else THOROUGH
+    overhead = None if options.overhead is None else read_overhead(options.overhead)
     progress("reading and normalising the model")
     recipe = Recipe(options.model, options.shapes, options.preprocess, options.postprocess)
     model = build(recipe)
@@ -122,7 +126,9 @@ def begin(options: PlanOptions, progress: Progress) -> Study:
     reference = tuple(whole(row) for row in data.held_out)
     if data.labels or (data.real and names_function(judge.name)):
         try_metric(judge, [named(model.outputs, answer) for answer in reference], data.labels)
-    return Study(options, effort, recipe, model, whole, finder, groups, sides, cuts, forced, data, judge, reference)
+    return Study(
+        options, effort, recipe, model, whole, finder, groups, sides, cuts, forced, data, judge, reference, overhead
+    )
 
 
 def _forced(options: PlanOptions, finder: CutFinder, cuts: Sequence[CandidateCut]) -> tuple[CandidateCut, ...]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from partitioner.calibration import is_image
 from partitioner.cost import HEADER_BYTES, NOTHING, Candidate, Kind, Spread
 from partitioner.graph.cuts import CandidateCut
 from partitioner.graph.split import split
+from partitioner.overhead import Crossing
 from partitioner.running import Part, Tensors, decode_all, encode_all, frames_nbytes, load_part
 from partitioner.sides import Here
 from partitioner.study import INPUT, Study
@@ -75,6 +76,16 @@ def reply_bytes(study: Study) -> int:
     return sum(spec.nbytes() for spec in study.model.outputs) + HEADER_BYTES
 
 
+def charged(study: Study, way: Candidate) -> Candidate:
+    """The candidate with what its request costs beside its work and the link, where that was measured."""
+    if study.overhead is None:
+        return way
+    specs = (*study.model.inputs, *study.model.outputs)
+    worked = way.kind == "split" or (way.kind == "input" and way.encode != NOTHING)
+    crossing = Crossing(way.kind, sum(spec.nbytes() for spec in specs), way.bytes_up + way.bytes_down, worked)
+    return replace(way, overhead=study.overhead.of(crossing))
+
+
 def cut_jobs(study: Study, loaded: LoadedCut) -> list[dict[TimeKey, Job]]:
     """What is to be timed of a loaded cut, in groups: its head, its tail, and the codings' encoding and decoding. The tail
     of cut 0 is the whole model, which is timed as such."""
@@ -115,7 +126,8 @@ def border_us(times: Mapping[TimeKey, Spread], name: str, whole: Spread) -> floa
 def measured_candidates(
     study: Study, loaded: LoadedCut, times: Mapping[TimeKey, Spread], here: Here
 ) -> list[Candidate]:
-    """The candidates of a loaded cut, by measured times, as they are on either side. `here` has the cut's border."""
+    """The candidates of a loaded cut, by measured times, as they are on either side. `here` has the cut's border. An input
+    that is sent raw goes as it came, and nothing encodes it."""
     name = loaded.cut.name
     edge, cloud = study.sides.edge, study.sides.cloud
     kind: Kind = "input" if loaded.head is None else "split"
@@ -132,7 +144,9 @@ def measured_candidates(
             coding=coded.coding.name,
             rung="",
             head=head,
-            encode=edge.coded(times[name, "encode", coded.coding.name], coded.coding.kind, "encode", here),
+            encode=edge.coded(times[name, "encode", coded.coding.name], coded.coding.kind, "encode", here)
+            if loaded.head is not None or coded.coding.coded
+            else NOTHING,
             decode=cloud.coded(times[name, "decode", coded.coding.name], coded.coding.kind, "decode", here),
             tail=tail,
             bytes_up=coded.bytes_up,

@@ -39,6 +39,13 @@ def test_the_cloud_takes_the_whole_chain_for_an_input_and_the_rest_of_it_for_a_s
     assert (split.head.p50_us, split.tail.p50_us) == (200.0, 100.0)
 
 
+def test_a_side_that_another_device_was_measured_for_keeps_its_times(plan: Plan) -> None:
+    split = settled(way("split", "middle"), plan, ("cloud",))
+    assert (split.head, split.tail.p50_us) == (ONE, 100.0)
+    assert settled(way("device", rung="whole"), plan, ("cloud",)).head == ONE
+    assert settled(way("input", "image"), plan, ("edge",)).tail == ONE
+
+
 def test_codings_bytes_and_agreement_stay_as_they_were_weighed(plan: Plan) -> None:
     before = way("split", "middle")
     after = settled(before, plan)
