@@ -17,6 +17,7 @@ from partitioner.conditions import AXES, LIMITS, Axis, Conditions, Span
 from partitioner.cost import Candidate, Kind, predict
 from partitioner.crossings import Contest, Interval
 from partitioner.record import HERE, Record, Source
+from partitioner.regret import Regret
 
 Reason = Literal["wins", "late", "agreement", "time", "label"]
 """Why a way stands where it stands, against the winner: it is late (or later, where all are), it agrees less, it takes
@@ -30,8 +31,7 @@ TRIED_RTT_MS = (0.0, 100.0)
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """Where the time of one answer goes, in microseconds at the middle: on the device, on the link, in the cloud, and in what
-    the request costs beside these."""
+    """Where the time of one answer goes, in microseconds at the middle: on the device, on the link, in the cloud."""
 
     head_us: float
     encode_us: float
@@ -39,15 +39,13 @@ class Stages:
     decode_us: float
     tail_us: float
     downlink_us: float
-    overhead_us: float
 
     def parts(self) -> tuple[float, ...]:
-        """In the order in which they happen; last what happens all along the way."""
-        on_the_way = (self.head_us, self.encode_us, self.uplink_us, self.decode_us, self.tail_us, self.downlink_us)
-        return *on_the_way, self.overhead_us
+        """In the order in which they happen."""
+        return self.head_us, self.encode_us, self.uplink_us, self.decode_us, self.tail_us, self.downlink_us
 
 
-STAGES = ("head", "encode", "uplink", "decode", "tail", "downlink", "overhead")
+STAGES = ("head", "encode", "uplink", "decode", "tail", "downlink")
 """Names of the parts of `Stages`."""
 
 
@@ -106,7 +104,8 @@ class WhatIf:
 class Explanation:
     """The whole answer. `standings` are the ways that may win, best first; the winner is the first. `unmeasured` are the
     labels of ways that were only estimated and would win here with the benefit of the doubt. `edge` and `cloud` say where the
-    times of the device and of the cloud come from."""
+    times of the device and of the cloud come from. `regret` is what the bundle's routes lose over the grid of conditions
+    that they were kept for, where they were."""
 
     name: str
     conditions: Conditions
@@ -118,6 +117,7 @@ class Explanation:
     what_if: tuple[WhatIf, ...]
     edge: Source = HERE
     cloud: Source = HERE
+    regret: Regret | None = None
 
     @property
     def winner(self) -> Standing | None:
@@ -141,6 +141,7 @@ def explain(record: Record, conditions: Conditions, spans: Sequence[Span] = ()) 
         what_if=tuple(WhatIf(span.axis, contest.along(conditions, span.axis, span.low, span.high)) for span in spans),
         edge=record.edge,
         cloud=record.cloud,
+        regret=record.regret,
     )
 
 
@@ -165,7 +166,6 @@ def stages_of(candidate: Candidate, conditions: Conditions) -> Stages:
         decode_us=candidate.decode.p50_us,
         tail_us=candidate.tail.p50_us,
         downlink_us=prediction.downlink_us,
-        overhead_us=prediction.overhead_us,
     )
 
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from partitioner import explain_words as words
+from partitioner import regret
 from partitioner.conditions import TITLES, Conditions, check_conditions, parse_span, show_value
 from partitioner.explain import STAGES, Explanation, Standing, explain
 from partitioner.options import parse_duration, parse_link
@@ -82,6 +83,8 @@ def _show(console: Console, explanation: Explanation, record: Record) -> None:
             over.add_row(*ends, words.winner_of(interval.winner, interval.in_time))
         console.print(over, "")
     console.print(words.split(explanation))
+    if explanation.regret is not None:
+        console.print(regret.words(explanation.regret))
     for remark in words.remarks(explanation):
         console.print(f"note: {remark}")
 
@@ -114,12 +117,9 @@ def _stages(standings: Sequence[Standing], wide: bool) -> tuple[list[str], list[
     if wide:
         names, times = list(STAGES), [list(standing.stages.parts()) for standing in standings]
     else:
-        names = ["device", "link", "cloud", "overhead"]
+        names = ["device", "link", "cloud"]
         all_stages = [standing.stages for standing in standings]
-        times = [
-            [s.head_us + s.encode_us, s.uplink_us + s.downlink_us, s.decode_us + s.tail_us, s.overhead_us]
-            for s in all_stages
-        ]
+        times = [[s.head_us + s.encode_us, s.uplink_us + s.downlink_us, s.decode_us + s.tail_us] for s in all_stages]
     used = [place for place in range(len(names)) if any(row[place] > 0.0 for row in times)]
     return [names[place] for place in used], [[row[place] for place in used] for row in times]
 

@@ -6,12 +6,17 @@ refused rather than guessed.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from shared.errors import UserError
 from shared.plan_rules import MAX_NAME
+
+if TYPE_CHECKING:
+    from partitioner.grid import GridPoint
 
 MAX_SLOWDOWN = 1000.0
 MAX_THREADS = 256
@@ -52,8 +57,7 @@ class PlanOptions:
     `private_input`: no input, in whatever coding, leaves the device; `least_share` of the compute (0 to 1) lies before
     any cut. `max_bytes_per_second` bounds what requests at the cadence may send; None is no bound.
 
-    `overhead` is a file of what a request costs beside its work and the link (`headtail overhead`); without one that is left
-    out.
+    With a `grid` of conditions the routes are the fewest that lose at most `max_regret` (0.02 is 2 %) under each of them.
     """
 
     model: Path
@@ -82,7 +86,8 @@ class PlanOptions:
     private_input: bool = False
     least_share: float = 0.0
     max_bytes_per_second: int | None = None
-    overhead: Path | None = None
+    grid: tuple[GridPoint, ...] = ()
+    max_regret: float = 0.02
 
     @property
     def max_bytes(self) -> int | None:
@@ -144,6 +149,10 @@ def check_options(options: PlanOptions) -> None:
             f"at most {options.max_bytes_per_second} bytes a second at {options.cadence_hz:g} requests a second: expected at "
             "least a byte for each request"
         )
+    if options.grid and options.force_cuts:
+        raise UserError("forced cuts are the only routes: leave out --force-cut or --conditions")
+    if not 0.0 <= options.max_regret < math.inf:
+        raise UserError(f"largest regret {options.max_regret:g}: expected 0 or more, such as 0.02 for 2 %")
     if options.private_input and "input" in options.force_cuts:
         raise UserError("a private input cannot be sent: leave out --force-cut input or --private-input")
     if not 1 <= options.threads <= MAX_THREADS:

@@ -15,7 +15,9 @@ from partitioner.build import Made, make
 from partitioner.choose import ordered
 from partitioner.cost import Candidate, predict
 from partitioner.explain_words import timed
+from partitioner.grid_file import read_grid
 from partitioner.options import PlanOptions, parse_duration, parse_link
+from partitioner.regret import words
 from shared.plan import REPORT_FILE
 
 SHOWN = 8
@@ -74,10 +76,15 @@ def main(
     max_bytes_per_second: Annotated[
         int | None, typer.Option(help="The most that requests may send, at the cadence.")
     ] = None,
-    overhead: Annotated[
+    conditions: Annotated[
         Path | None,
-        typer.Option(help="What a request costs beside its work and the link, a file of `headtail overhead`."),
+        typer.Option(
+            help="A grid of rates, round trips and device ratios, TOML: the routes are the fewest that lose little."
+        ),
     ] = None,
+    max_regret: Annotated[
+        float, typer.Option(help="What the routes may lose under each of the conditions: 0.02 is 2 %.")
+    ] = 0.02,
     threads: Annotated[int, typer.Option(help="Threads of a session.")] = 1,
     seed: Annotated[int, typer.Option(help="Seed of crops and synthetic data.")] = 0,
     quick: Annotated[bool, typer.Option("--quick", help="Spend less time on timing and judging.")] = False,
@@ -110,7 +117,8 @@ def main(
         private_input=private_input,
         least_share=least_share,
         max_bytes_per_second=max_bytes_per_second,
-        overhead=overhead,
+        grid=() if conditions is None else read_grid(conditions),
+        max_regret=max_regret,
     )
     console = Console(markup=False)  # names of tensors and files are not ours
     with console.status("starting") as status:
@@ -141,6 +149,8 @@ def show(console: Console, made: Made, options: PlanOptions) -> None:
     ladder = ", ".join(f"{rung.name} ({rung.agreement:.3f})" for rung in made.plan.ladder)
     routes = ", ".join(route.label for route in made.weighing.routes)
     console.print(f"ladder: {ladder}; routes: {routes or 'none, the device always wins'}")
+    if made.weighing.kept is not None:
+        console.print(words(made.weighing.kept.regret), highlight=False)
     for note in made.weighing.notes:
         console.print(f"note: {note}", highlight=False)
     if not options.calibration:

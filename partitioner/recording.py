@@ -36,10 +36,7 @@ def record_of(study: Study, weighing: Weighing, plan: Plan, checks: Sequence[Che
             rows_judged=len(study.data.held_out),
             findings=study.found,
         ),
-        ways=tuple(
-            Way.of(way, options.edge_slowdown, None if (way.head, way.tail) == (before.head, before.tail) else before)
-            for way, before in zip(candidates, weighing.weighed or candidates, strict=True)
-        ),
+        ways=tuple(Way.of(candidate, options.edge_slowdown) for candidate in candidates),
         best=None if weighing.best is None else candidates.index(weighing.best),
         routes=tuple(candidates.index(route) for route in weighing.routes),
         rungs=tuple(candidates.index(rung) for rung in weighing.rungs),
@@ -57,6 +54,7 @@ def record_of(study: Study, weighing: Weighing, plan: Plan, checks: Sequence[Che
         seconds=round(seconds, 1),
         edge=study.sides.edge.source,
         cloud=study.sides.cloud.source,
+        regret=None if weighing.kept is None else weighing.kept.regret,
     )
 
 

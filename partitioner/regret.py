@@ -70,18 +70,21 @@ def ratio(time_us: float, least_us: float) -> float:
 
 
 def words(regret: Regret) -> str:
-    """In a sentence or two: what is lost, where, and whether that was asked for."""
+    """In some sentences: what is lost, where, whether that was asked for, and by which times."""
     count = len(regret.points)
-    told = (
-        f"Over {count} {'condition' if count == 1 else 'conditions'} the routes of this bundle and its device lose at most "
-        f"{percent(regret.worst)} against the best of all plans under each, {percent(regret.mean)} in the mean"
-    )
-    where = f"; most at {regret.worst_at}" if regret.worst > CLOSE else ""
-    asked = f" Asked for were at most {percent(regret.max_regret)}"
-    kept = "." if regret.within else ", which no few routes reach whose cuts lie one behind the other."
-    return f"{told}{where}.{asked}{kept}"
+    over = f"Over {count} {'condition' if count == 1 else 'conditions'} the routes of this bundle and its device lose"
+    against = "against the best of all plans under each"
+    asked = f"asked for was at most {percent(regret.max_regret)}"
+    if regret.worst <= CLOSE:
+        told = f"{over} nothing {against}; {asked}."
+    else:
+        told = (
+            f"{over} at most {percent(regret.worst)} {against}, {percent(regret.mean)} in the mean; most at "
+            f"{regret.worst_at}; {asked}{'' if regret.within else ', which no few routes keep whose cuts lie in a line'}."
+        )
+    return f"{told} These are the times of the search: work on either side, what crosses, and the round trip."
 
 
 def percent(share: float) -> str:
     """A share of one as a person writes it: `1.3 %`."""
-    return f"{100.0 * share:.2g} %" if share < 0.1 else f"{100.0 * share:.0f} %"
+    return f"{100.0 * share:.2g} %" if share < 0.1 else f"{100.0 * share:,.0f} %"

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from html import escape
 
 from partitioner import explain_words as words
+from partitioner import regret
 from partitioner import report_charts as charts
 from partitioner.charts.ratios import draw_ratios
 from partitioner.choose import ordered
@@ -42,6 +43,7 @@ def render(record: Record, plan: Plan) -> str:
         _head(record, picture.explanation),
         section("split", "Does a split pay?", paragraph(words.split(picture.explanation))),
         _where(picture),
+        _regret(record),
         _changes(picture.explanation),
         _time(picture),
         _model(picture),
@@ -230,12 +232,7 @@ def _ways(picture: Picture) -> str:
         '<ul class="legend" aria-label="colours of the bars">'
         + "".join(
             f'<li><span class="bar" style="width:1.6rem"><i class="{kind}" style="width:100%"></i></span>{name}</li>'
-            for kind, name in (
-                ("device", "device"),
-                ("link", "link"),
-                ("cloud", "cloud"),
-                ("overhead", "the request itself"),
-            )
+            for kind, name in (("device", "device"), ("link", "link"), ("cloud", "cloud"))
         )
         + "</ul>",
         table("All ways", header, rows, (1, 4, 9)),
@@ -251,7 +248,6 @@ def _way(picture: Picture, candidate: Candidate, longest_us: float, kept: str, b
         ("device", prediction.edge_us),
         ("link", prediction.uplink_us + prediction.downlink_us),
         ("cloud", prediction.cloud_us),
-        ("overhead", prediction.overhead_us),
     )
     bar = "".join(
         f'<i class="{kind}" style="width:{100 * us / longest_us:.1f}%"></i>' for kind, us in parts if us > 0.0
@@ -325,6 +321,13 @@ def _profile(profile: Profile, plan: Plan) -> str:
         + plain_table(f"Times of the {profile.side}", ("what runs", "rows", "p50 ms", "p99 ms"), rows)
         + plain_table(f"Codings of the {profile.side}", ("coding", "encode ms", "decode ms"), codecs)
     )
+
+
+def _regret(record: Record) -> str:
+    """What the routes lose over the grid of conditions that they were kept for; nothing where there was none."""
+    if record.regret is None:
+        return ""
+    return section("regret", "What the routes lose elsewhere", paragraph(regret.words(record.regret)))
 
 
 def _conditions(record: Record, plan: Plan) -> str:

@@ -23,7 +23,7 @@ from partitioner.places import Places, Speed, find_places, problem_of
 from partitioner.profiles.codings import coding_jobs
 from partitioner.running import decode_all, encode_all
 from partitioner.search.conditions import Limits
-from partitioner.search.problem import Choice
+from partitioner.search.problem import Choice, Problem
 from partitioner.sides import CodecKey, Direction, Here, Side
 from partitioner.study import INPUT, Study
 from partitioner.timing import Job, Samples, sample_at, time_warm
@@ -31,7 +31,6 @@ from partitioner.ways import (
     LoadedCut,
     TimeKey,
     border_us,
-    charged,
     cut_jobs,
     load_cut,
     measured_candidates,
@@ -134,7 +133,7 @@ class Table:
         for loaded in self.loaded.values():
             ways += measured_candidates(self.study, loaded, times, here)
         cuts = {cut.name: cut for cut in (*self.inner, *(loaded.cut for loaded in self.loaded.values()))}
-        return [charged(self.study, way) for way in ways + self._estimates(here) if self._allowed(way, cuts)]
+        return [way for way in ways + self._estimates(here) if self._allowed(way, cuts)]
 
     def _allowed(self, way: Candidate, cuts: Mapping[str, CandidateCut]) -> bool:
         """Whether the options allow a way: what leaves the device, how far it is computed before, and how many bytes it is.
@@ -163,7 +162,7 @@ class Table:
         """The ways on the device: the whole model and the rungs."""
         times, here = self.samples.spreads(), self.here()
         agreements = {WHOLE: 1.0, **{rung.name: rung.agreement for rung in self.lower}}
-        ways = [
+        return [
             Candidate(
                 kind="device",
                 cut="",
@@ -180,37 +179,58 @@ class Table:
             )
             for name, agreement in agreements.items()
         ]
-        return [charged(self.study, way) for way in ways]
 
     def search(self) -> Places:
         """Look for cuts of several tensors that may win near the stated link, by the exact search; the input must have been
         looked at. They are weighed from now on."""
-        study, options = self.study, self.study.options
-        groups, sides = study.groups, study.sides
+        options = self.study.options
+        rates = [options.link.rate_mbit * factor for factor in RATE_FACTORS]
+        places = find_places(
+            self.study.groups,
+            self.problem(),
+            rates,
+            options.edge_slowdown,
+            self.header_bytes,
+            private_input=options.private_input,
+            limits=self.limits,
+        )
+        self.several = places.cuts
+        return places
+
+    def problem(self) -> Problem:
+        """The model as the search takes it, by what is known now; the input must have been looked at."""
+        study, sides = self.study, self.study.sides
         scale = self.here().whole.p50_us / self.warm.whole_us
         here_us = {index: time_us * scale for index, time_us in self.warm.operators.items()}
-        problem = problem_of(
-            groups,
+        return problem_of(
+            study.groups,
             sides.edge.operators(here_us),
             self._inputs(),
             self._speeds(),
             cloud_us=sides.cloud.operators(here_us),
         )
-        rates = [options.link.rate_mbit * factor for factor in RATE_FACTORS]
-        header_bytes = HEADER_BYTES + reply_bytes(study)
+
+    @property
+    def header_bytes(self) -> int:
+        """Bytes that any use of the cloud sends in either direction, beside what crosses the cut."""
+        return HEADER_BYTES + reply_bytes(self.study)
+
+    @property
+    def limits(self) -> Limits:
+        """What the options bound of a plan."""
+        options = self.study.options
         most = None if options.max_bytes is None else max(0, options.max_bytes - HEADER_BYTES)
-        limits = Limits(options.least_share or None, None, most)
-        places = find_places(
-            groups,
-            problem,
-            rates,
-            options.edge_slowdown,
-            header_bytes,
-            private_input=options.private_input,
-            limits=limits,
-        )
-        self.several = places.cuts
-        return places
+        return Limits(options.least_share or None, None, most)
+
+    def cut_of(self, groups: frozenset[int]) -> CandidateCut:
+        """The cut before which these groups run, the input where there are none. It is weighed from now on."""
+        if not groups:
+            return self.study.cuts[0]
+        cut = self.study.groups.cut_of(groups)
+        known = next((other for other in self.inner if other.name == cut.name), None)
+        if known is None:
+            self.several = (*self.several, cut)
+        return known or cut
 
     def _inputs(self) -> dict[str, list[Choice]]:
         """The measured codings of a single input, those that agree enough."""

@@ -133,13 +133,14 @@ def test_no_route_is_kept_where_the_device_loses_little_enough() -> None:
     assert wide.regret.worst == pytest.approx(200.0 / 192.0 - 1.0)
     assert narrow.routes == (KeptRoute(frozenset(), "raw"),)
     assert narrow.regret.worst == 0.0
+    assert "lose nothing against" in words(narrow.regret)
 
 
 def test_a_bound_that_few_routes_cannot_keep_is_told() -> None:
     problem = random_problem(np.random.default_rng(3), 9)
     family = find_route_family(problem, GRID, 0.0, HEADER, most=0)
     assert not family.regret.within
-    assert "which no few routes reach" in words(family.regret)
+    assert "which no few routes keep" in words(family.regret)
     assert str(family.regret.worst_at) in words(family.regret)
 
 
