@@ -31,7 +31,8 @@ TRIED_RTT_MS = (0.0, 100.0)
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """Where the time of one answer goes, in microseconds at the middle: on the device, on the link, in the cloud."""
+    """Where the time of one answer goes, in microseconds at the middle: on the device, on the link, in the cloud, and in what
+    the request costs beside these."""
 
     head_us: float
     encode_us: float
@@ -39,13 +40,15 @@ class Stages:
     decode_us: float
     tail_us: float
     downlink_us: float
+    overhead_us: float
 
     def parts(self) -> tuple[float, ...]:
-        """In the order in which they happen."""
-        return self.head_us, self.encode_us, self.uplink_us, self.decode_us, self.tail_us, self.downlink_us
+        """In the order in which they happen; last what happens all along the way."""
+        on_the_way = (self.head_us, self.encode_us, self.uplink_us, self.decode_us, self.tail_us, self.downlink_us)
+        return *on_the_way, self.overhead_us
 
 
-STAGES = ("head", "encode", "uplink", "decode", "tail", "downlink")
+STAGES = ("head", "encode", "uplink", "decode", "tail", "downlink", "overhead")
 """Names of the parts of `Stages`."""
 
 
@@ -166,6 +169,7 @@ def stages_of(candidate: Candidate, conditions: Conditions) -> Stages:
         decode_us=candidate.decode.p50_us,
         tail_us=candidate.tail.p50_us,
         downlink_us=prediction.downlink_us,
+        overhead_us=prediction.overhead_us,
     )
 
 

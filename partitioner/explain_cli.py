@@ -117,9 +117,12 @@ def _stages(standings: Sequence[Standing], wide: bool) -> tuple[list[str], list[
     if wide:
         names, times = list(STAGES), [list(standing.stages.parts()) for standing in standings]
     else:
-        names = ["device", "link", "cloud"]
+        names = ["device", "link", "cloud", "overhead"]
         all_stages = [standing.stages for standing in standings]
-        times = [[s.head_us + s.encode_us, s.uplink_us + s.downlink_us, s.decode_us + s.tail_us] for s in all_stages]
+        times = [
+            [s.head_us + s.encode_us, s.uplink_us + s.downlink_us, s.decode_us + s.tail_us, s.overhead_us]
+            for s in all_stages
+        ]
     used = [place for place in range(len(names)) if any(row[place] > 0.0 for row in times)]
     return [names[place] for place in used], [[row[place] for place in used] for row in times]
 

@@ -58,6 +58,9 @@ class PlanOptions:
     any cut. `max_bytes_per_second` bounds what requests at the cadence may send; None is no bound.
 
     With a `grid` of conditions the routes are the fewest that lose at most `max_regret` (0.02 is 2 %) under each of them.
+
+    `overhead` is a file of what a request costs beside its work and the link (`headtail overhead`); without one that is left
+    out.
     """
 
     model: Path
@@ -88,6 +91,7 @@ class PlanOptions:
     max_bytes_per_second: int | None = None
     grid: tuple[GridPoint, ...] = ()
     max_regret: float = 0.02
+    overhead: Path | None = None
 
     @property
     def max_bytes(self) -> int | None:

@@ -76,6 +76,10 @@ def main(
     max_bytes_per_second: Annotated[
         int | None, typer.Option(help="The most that requests may send, at the cadence.")
     ] = None,
+    overhead: Annotated[
+        Path | None,
+        typer.Option(help="What a request costs beside its work and the link, a file of `headtail overhead`."),
+    ] = None,
     conditions: Annotated[
         Path | None,
         typer.Option(
@@ -119,6 +123,7 @@ def main(
         max_bytes_per_second=max_bytes_per_second,
         grid=() if conditions is None else read_grid(conditions),
         max_regret=max_regret,
+        overhead=overhead,
     )
     console = Console(markup=False)  # names of tensors and files are not ours
     with console.status("starting") as status:

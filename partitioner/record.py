@@ -12,12 +12,13 @@ times alone was rejected: what is noise and what is work could not be told apart
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Annotated, Literal
 
 import msgspec
 
 from partitioner.conditions import Conditions
-from partitioner.cost import Candidate, Kind, Spread
+from partitioner.cost import NOTHING, Candidate, Kind, Spread
 from partitioner.regret import Regret
 from shared.bundle import UNREADABLE
 from shared.errors import BundleError
@@ -32,7 +33,10 @@ Positive = Annotated[float, msgspec.Meta(gt=0.0)]
 
 class Way(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A candidate of the weighing. `head` and `encode` are this machine's own, without the edge's slowdown. `agreement` is
-    None where it was not measured. The other fields are those of `partitioner.cost.Candidate`."""
+    None where it was not measured. The other fields are those of `partitioner.cost.Candidate`.
+
+    `head` and `tail` are those of the written bundle, where it can take this way; `weighed_head` and `weighed_tail` are then
+    what they were weighed by before (`partitioner.settle`), else None."""
 
     kind: Kind
     cut: str
@@ -46,10 +50,14 @@ class Way(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bytes_down: Count
     agreement: Share | None
     measured: bool
+    overhead: Spread = NOTHING
+    weighed_head: Spread | None = None
+    weighed_tail: Spread | None = None
 
     @classmethod
-    def of(cls, candidate: Candidate, slowdown: float) -> Way:
-        """A candidate that was made for a device `slowdown` times slower."""
+    def of(cls, candidate: Candidate, slowdown: float, weighed: Candidate | None = None) -> Way:
+        """A candidate that was made for a device `slowdown` times slower. `weighed` is the same way as it was weighed, where
+        the bundle takes other times."""
         return cls(
             kind=candidate.kind,
             cut=candidate.cut,
@@ -63,7 +71,16 @@ class Way(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             bytes_down=candidate.bytes_down,
             agreement=None if math.isnan(candidate.agreement) else candidate.agreement,
             measured=candidate.measured,
+            overhead=candidate.overhead,
+            weighed_head=None if weighed is None else weighed.head.unslowed(slowdown),
+            weighed_tail=None if weighed is None else weighed.tail,
         )
+
+    def weighed_on(self, slowdown: float) -> Candidate:
+        """As `on`, with the times by which it was weighed before the bundle was written."""
+        way = self.on(slowdown)
+        head, tail = self.weighed_head, self.weighed_tail
+        return way if head is None or tail is None else replace(way, head=head.slowed(slowdown), tail=tail)
 
     def on(self, slowdown: float) -> Candidate:
         """The candidate on a device `slowdown` times slower than the machine that measured."""
@@ -80,6 +97,7 @@ class Way(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             bytes_down=self.bytes_down,
             agreement=math.nan if self.agreement is None else self.agreement,
             measured=self.measured,
+            overhead=self.overhead,
         )
 
 
@@ -203,7 +221,7 @@ def _faults(record: Record) -> list[str]:
     if not (0.0 < link.rate_mbit < math.inf and 0.0 <= link.rtt_ms < math.inf):
         faults.append(f"the link is {link}")
     for way, label in zip(record.ways, labels, strict=True):
-        parts = (way.head, way.encode, way.decode, way.tail)
+        parts = (way.head, way.encode, way.decode, way.tail, way.overhead)
         if any(not 0.0 <= part.p50_us < math.inf or not math.isfinite(part.p99_us) for part in parts):
             faults.append(f"a time of {label!r} is negative")
     return faults

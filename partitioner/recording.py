@@ -36,7 +36,10 @@ def record_of(study: Study, weighing: Weighing, plan: Plan, checks: Sequence[Che
             rows_judged=len(study.data.held_out),
             findings=study.found,
         ),
-        ways=tuple(Way.of(candidate, options.edge_slowdown) for candidate in candidates),
+        ways=tuple(
+            Way.of(way, options.edge_slowdown, None if (way.head, way.tail) == (before.head, before.tail) else before)
+            for way, before in zip(candidates, weighing.weighed or candidates, strict=True)
+        ),
         best=None if weighing.best is None else candidates.index(weighing.best),
         routes=tuple(candidates.index(route) for route in weighing.routes),
         rungs=tuple(candidates.index(rung) for rung in weighing.rungs),

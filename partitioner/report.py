@@ -232,7 +232,12 @@ def _ways(picture: Picture) -> str:
         '<ul class="legend" aria-label="colours of the bars">'
         + "".join(
             f'<li><span class="bar" style="width:1.6rem"><i class="{kind}" style="width:100%"></i></span>{name}</li>'
-            for kind, name in (("device", "device"), ("link", "link"), ("cloud", "cloud"))
+            for kind, name in (
+                ("device", "device"),
+                ("link", "link"),
+                ("cloud", "cloud"),
+                ("overhead", "the request itself"),
+            )
         )
         + "</ul>",
         table("All ways", header, rows, (1, 4, 9)),
@@ -248,6 +253,7 @@ def _way(picture: Picture, candidate: Candidate, longest_us: float, kept: str, b
         ("device", prediction.edge_us),
         ("link", prediction.uplink_us + prediction.downlink_us),
         ("cloud", prediction.cloud_us),
+        ("overhead", prediction.overhead_us),
     )
     bar = "".join(
         f'<i class="{kind}" style="width:{100 * us / longest_us:.1f}%"></i>' for kind, us in parts if us > 0.0

@@ -31,6 +31,7 @@ from partitioner.ways import (
     LoadedCut,
     TimeKey,
     border_us,
+    charged,
     cut_jobs,
     load_cut,
     measured_candidates,
@@ -133,7 +134,7 @@ class Table:
         for loaded in self.loaded.values():
             ways += measured_candidates(self.study, loaded, times, here)
         cuts = {cut.name: cut for cut in (*self.inner, *(loaded.cut for loaded in self.loaded.values()))}
-        return [way for way in ways + self._estimates(here) if self._allowed(way, cuts)]
+        return [charged(self.study, way) for way in ways + self._estimates(here) if self._allowed(way, cuts)]
 
     def _allowed(self, way: Candidate, cuts: Mapping[str, CandidateCut]) -> bool:
         """Whether the options allow a way: what leaves the device, how far it is computed before, and how many bytes it is.
@@ -162,7 +163,7 @@ class Table:
         """The ways on the device: the whole model and the rungs."""
         times, here = self.samples.spreads(), self.here()
         agreements = {WHOLE: 1.0, **{rung.name: rung.agreement for rung in self.lower}}
-        return [
+        ways = [
             Candidate(
                 kind="device",
                 cut="",
@@ -179,6 +180,7 @@ class Table:
             )
             for name, agreement in agreements.items()
         ]
+        return [charged(self.study, way) for way in ways]
 
     def search(self) -> Places:
         """Look for cuts of several tensors that may win near the stated link, by the exact search; the input must have been

@@ -19,12 +19,14 @@ from partitioner.cost import Candidate
 from partitioner.grid_routes import Kept, keep_routes
 from partitioner.ladder import LowerRung, Rungs, default_resolutions, judge, lower_rungs, other_rungs, plan_rungs
 from partitioner.options import PlanOptions
+from partitioner.settle import SideName, settled
 from partitioner.side_files import doubts_of
 from partitioner.sides import Here
 from partitioner.study import Progress, Study
 from partitioner.table import Table, warm_up
 from partitioner.ways import LoadedCut
 from shared.errors import UserError
+from shared.plan import Plan
 
 FEW = 50
 """Findings in the held-out data below which an agreement is called weak: one of fifty is two hundredths of F1."""
@@ -35,8 +37,9 @@ MANY = 0.1
 @dataclass(frozen=True, slots=True)
 class Weighing:
     """The outcome: all candidates, the best, the cloud's ways to keep, the rungs to keep, and the loaded cuts by name.
-    `here` is what was measured of this machine, `notes` are for the report. `kept` is how the routes were found, where that
-    was for a grid of conditions."""
+    `here` is what was measured of this machine, `notes` are for the report. Once a bundle
+    is written, `candidates` have its own times, and `weighed` are the same ways as they were weighed. `kept` is how the
+    routes were found, where that was for a grid of conditions."""
 
     candidates: tuple[Candidate, ...]
     best: Candidate | None
@@ -47,6 +50,7 @@ class Weighing:
     here: Here
     sentence: str
     notes: tuple[str, ...]
+    weighed: tuple[Candidate, ...] = ()
     kept: Kept | None = None
 
 
@@ -87,9 +91,6 @@ def weigh(study: Study, begun: Begun, progress: Progress) -> Weighing:
         _look_at_winners(study, table, progress)
     candidates = table.candidates()
     best, routes = _choose(study, table, candidates) if kept is None else _choose_kept(study, kept, candidates)
-    sentence = explain(best, [c for c in candidates if c.measured], options.link, options.deadline_ns)
-    if study.forced:
-        sentence += f"; the routes are forced to {', '.join(dict.fromkeys(cut.name for cut in study.forced))}"
     device = table.device()
     rungs = choose_rungs(device, options.min_agreement)
     dropped = [c.rung for c in device if c not in rungs]
@@ -104,8 +105,9 @@ def weigh(study: Study, begun: Begun, progress: Progress) -> Weighing:
         lower=tuple(rung for rung in table.lower if rung.name not in dropped),
         loaded=dict(table.loaded),
         here=table.here(),
-        sentence=sentence,
+        sentence=_sentence(study, best, candidates),
         notes=(
+            *_overhead(study),
             *_private(options),
             *doubts_of(options, study.sides),
             *begun.notes,
@@ -115,6 +117,55 @@ def weigh(study: Study, begun: Begun, progress: Progress) -> Weighing:
         ),
         kept=kept,
     )
+
+
+def settle(study: Study, weighing: Weighing, plan: Plan) -> Weighing:
+    """The weighing with the times of the written bundle's profiles. Which of the plan's routes and rungs is best, the order
+    of the routes and the sentence follow from these."""
+    options = study.options
+    sides: list[SideName] = []
+    sides += ["edge"] if study.sides.edge.source.kind == "here" else []
+    sides += ["cloud"] if study.sides.cloud.source.kind == "here" else []
+    candidates = tuple(settled(way, plan, sides) for way in weighing.candidates)
+    known = {way.label: way for way in candidates if way.measured}
+    rungs = tuple(known[way.label] for way in weighing.rungs)
+    routes = rank(
+        [known[way.label] for way in weighing.routes], options.link, options.deadline_ns, options.min_agreement
+    )
+    best = None
+    if weighing.best is not None:
+        best = rank([*routes, *rungs], options.link, options.deadline_ns, options.min_agreement)[0]
+    return replace(
+        weighing,
+        candidates=candidates,
+        weighed=weighing.candidates,
+        best=best,
+        routes=tuple(routes),
+        rungs=rungs,
+        sentence=_sentence(study, best, candidates),
+    )
+
+
+def _sentence(study: Study, best: Candidate | None, candidates: Sequence[Candidate]) -> str:
+    options = study.options
+    sentence = explain(best, [c for c in candidates if c.measured], options.link, options.deadline_ns)
+    if study.forced:
+        sentence += f"; the routes are forced to {', '.join(dict.fromkeys(cut.name for cut in study.forced))}"
+    return sentence
+
+
+def _overhead(study: Study) -> list[str]:
+    """Whether times hold what a request costs beside its work and the link."""
+    known = study.overhead
+    if known is None:
+        return [
+            "times are of work and link alone: what a request costs beside these, a millisecond and more, can be measured "
+            "(headtail overhead) and given (--overhead)"
+        ]
+    return [
+        f"times hold what a request costs beside its work and the link, measured on {known.processor}: from "
+        f"{known.device_us / 1e3:.2f} ms on the device, from {known.cloud_us / 1e3:.2f} ms through the cloud"
+    ]
 
 
 def _private(options: PlanOptions) -> list[str]:
