@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -32,11 +32,13 @@ BETWEEN_S = 0.4
 
 
 class Deadline(msgspec.Struct, frozen=True):
-    """The deadline in use, what a local answer took there (p50), and a sentence that says why it is this one."""
+    """The deadline in use, what a local answer took there (p50), a sentence that says why it is this one, and the rung that
+    gave most of the local answers; empty where there was none."""
 
     ms: float
     local_ms: float
     why: str
+    rung: str = ""
 
 
 class Plans(msgspec.Struct, frozen=True):
@@ -103,10 +105,10 @@ class Course:
         wanted = self._settings.deadline
         choices = ", ".join(f"{choice:g}" for choice in wanted.choices_ms)
         shares: list[str] = []
-        local_ms = 0.0
+        local_ms, rung = 0.0, ""
         for choice in wanted.choices_ms:
             trial = self._control_trial(choice)
-            local_ms = trial.p50_ms
+            local_ms, rung = trial.p50_ms, _most(trial.by_rung)
             p99 = f", p99 {trial.p99_ms:.1f}" if trial.p99_ms else ""
             shares.append(f"{trial.on_time_share:.1%} at {choice:g} ms{p99}")
             spread = trial.p99_ms - trial.p50_ms
@@ -114,10 +116,11 @@ class Course:
             if trial.on_time_share >= wanted.hold_share and spare:
                 held = f"is the smallest of {choices} ms that an agent without a cloud held"
                 room = f"for {wanted.hold_share:.0%} of its frames with {wanted.headroom:g} times their spread to spare"
-                return Deadline(choice, local_ms, f"{choice:g} ms {held} {room} ({'; '.join(shares)}).")
+                why = f"{choice:g} ms {held} {room} ({'; '.join(shares)})."
+                return Deadline(choice, local_ms, why, rung)
         last = wanted.choices_ms[-1]
         why = f"None of {choices} ms was held without a cloud ({'; '.join(shares)}); {last:g} ms is used."
-        return Deadline(last, local_ms, why)
+        return Deadline(last, local_ms, why, rung)
 
     def play_all(
         self, phases: Sequence[Phase], deadline_ms: float, split_ms: float, plant: Plant | None, ends_s: float
@@ -189,7 +192,7 @@ class Course:
     def _recover(self, phase: Phase, deadline_ms: float) -> None:
         """Wait until the agent uses again what a phase that is to be repeated had taken from it."""
         self._rig.wait_ready()
-        if phase.kind not in ("control", "both-killed", "nodes-back"):
+        if phase.kind not in ("control", "both-killed", "hot", "nodes-back"):
             self._warm(self._clients["edge"], self._plans.main, "cloud", deadline_ms, WARM_S)
 
     def _warm(self, client: Client, plan: str, source: str, deadline_ms: float, limit_s: float) -> bool:
@@ -204,3 +207,8 @@ class Course:
                 in_a_row = in_a_row + 1 if isinstance(outcome, Answer) and outcome.source == source else 0
                 due_ns, number = stream.next_due_ns(due_ns), number + 1
         return in_a_row >= WARM_ANSWERS
+
+
+def _most(counts: Mapping[str, int]) -> str:
+    """The name with the largest count; empty where there is none."""
+    return max(counts, key=counts.__getitem__, default="")

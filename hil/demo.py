@@ -24,7 +24,7 @@ from hil.fetch import CENTERFACE, cache_folder, cached, check_given, fetch
 from hil.frames import Frame, make_frames
 from hil.ledger import References
 from hil.phases import demo_phases
-from hil.planning import Planned, likely_deadline_ms, make_plans, remarks_on, split_deadline_ms
+from hil.planning import Planned, heat_for, likely_deadline_ms, make_plans, remarks_on, split_deadline_ms
 from hil.plant import Plant
 from hil.references import SingleProcess, only, references, telling_frames
 from hil.report import FORMAT, Report, environment, summary_of, write_json
@@ -124,7 +124,6 @@ def play(show: Show, board: DemoBoard) -> Report:
     kept = telling_frames(known)
     known, frames = only(known, kept), [show.images[number] for number in kept]
     board.say(f"{len(kept)} of {len(show.images)} images have answers that all differ, and are used")
-    phases = demo_phases(settings.stream.frames, settings.links.good, settings.links.slow)
     names = Plans(show.main.bundle.name, show.forced.bundle.name)
     bundles = [planned.bundle.path for planned in plans]
     board.say("starting two nodes, two agents, the shaping proxy and the monitor")
@@ -136,7 +135,13 @@ def play(show: Show, board: DemoBoard) -> Report:
             deadline = course.find_deadline()
             split_ms = split_deadline_ms(show.forced.bundle.plan, deadline.ms, deadline.local_ms)
             board.say(f"{deadline.why} The forced split is asked for at {split_ms:g} ms.")
+            heat = heat_for(show.main.bundle.plan, deadline.rung, deadline.ms)
+            phases = demo_phases(settings.stream.frames, settings.links.good, settings.links.slow, heat)
             remarks = remarks_on(show.main.bundle.plan, deadline.ms, show.planned_ms)
+            if heat is None:
+                remarks.append(
+                    f"No phase with a hot device: the plan has no rung cheaper than {deadline.rung or 'none'}."
+                )
             for remark in remarks:
                 board.say(remark)
             warmed = course.warm(max(split_ms, deadline.ms), show.warm_s)

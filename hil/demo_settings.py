@@ -43,10 +43,11 @@ class DeadlineGroup(Group, frozen=True):
 
 
 class DeviceGroup(Group, frozen=True):
-    """The small device that this machine stands for: `slowdown` times slower, with cheaper rungs at `rung_resolutions`."""
+    """The small device that this machine stands for: `slowdown` times slower, with cheaper rungs at
+    `rung_resolutions`: the largest is what deadlines are chosen for, a smaller one is for when the device is hot."""
 
     slowdown: Annotated[float, Meta(ge=1.0, le=1000.0)] = 4.0
-    rung_resolutions: Annotated[tuple[Side, ...], Meta(min_length=1)] = (128,)
+    rung_resolutions: Annotated[tuple[Side, ...], Meta(min_length=1)] = (128, 96)
 
 
 class PlanGroup(Group, frozen=True):
@@ -66,7 +67,7 @@ class TimeGroup(Group, frozen=True):
     """`budget_s`: how long the demo may take in all, plans included. A phase in which the machine stalled is repeated only
     as far as it allows."""
 
-    budget_s: Annotated[float, Meta(ge=1.0, le=86_400.0)] = 145.0
+    budget_s: Annotated[float, Meta(ge=1.0, le=86_400.0)] = 165.0
 
 
 class DemoSettings(Group, frozen=True):

@@ -14,7 +14,9 @@ from msgspec import Meta
 
 from hil.shaping import Shape
 
-Kind = Literal["control", "good", "slow", "stalled", "one-killed", "both-killed", "nodes-back", "split", "beside"]
+Kind = Literal[
+    "control", "good", "slow", "stalled", "one-killed", "both-killed", "hot", "nodes-back", "split", "beside"
+]
 """What a phase is for; the verdict has a rule for some of them. `beside`: another stream runs beside the one that is
 judged (`hil.two_streams`)."""
 
@@ -37,19 +39,32 @@ class LinkShape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """Something that happens just before frame `frame` is due. `kill`, `start`: node `node`. `stall`, `pass`: both links."""
+    """Something that happens just before frame `frame` is due. `kill`, `start`: node `node`. `stall`, `pass`: both links.
+    `heat`: the device becomes `times` times slower than it is."""
 
     frame: int
-    kind: Literal["kill", "start", "stall", "pass"]
+    kind: Literal["kill", "start", "stall", "pass", "heat"]
     node: str = ""
+    times: float = 1.0
 
     def __str__(self) -> str:
+        if self.kind == "heat":
+            return "device cool again" if self.times == 1.0 else f"device {self.times:.2g} times slower"
         words = {"kill": "killed", "start": "started again", "stall": "link stalled", "pass": "link passes again"}
         return f"{self.node} {words[self.kind]}".strip()
 
 
+class Heat(msgspec.Struct, frozen=True):
+    """What makes the device's usual rung too slow: how many `times` slower it becomes, and the names of the rungs that are
+    `cheaper` than the usual one."""
+
+    times: float
+    cheaper: tuple[str, ...]
+
+
 class Phase(msgspec.Struct, frozen=True):
-    """One stretch of the stream. `forced` asks for the plan with the forced split. `link` None leaves the link alone."""
+    """One stretch of the stream. `forced` asks for the plan with the forced split. `link` None leaves the link alone.
+    `cheaper` are the rungs that are expected to answer where the device is hot."""
 
     name: str
     kind: Kind
@@ -59,12 +74,17 @@ class Phase(msgspec.Struct, frozen=True):
     forced: bool = False
     link: LinkShape | None = None
     faults: tuple[Fault, ...] = ()
+    cheaper: tuple[str, ...] = ()
 
 
-def demo_phases(frames: int, good: LinkShape, slow: LinkShape) -> tuple[Phase, ...]:
-    """The phases of the demo, in order, of `frames` frames each."""
+def demo_phases(frames: int, good: LinkShape, slow: LinkShape, heat: Heat | None) -> tuple[Phase, ...]:
+    """The phases of the demo, in order, of `frames` frames each. Without `heat` no phase is hot."""
     early, later, late = (round(share * frames) for share in (0.1, 0.25, 0.9))
     first, second = NODES
+    hot = Phase("hot-device", "hot", "hot device, no node", frames, link=good)
+    if heat is not None:
+        faults = (Fault(early, "heat", times=heat.times), Fault(late, "heat"))
+        hot = msgspec.structs.replace(hot, faults=faults, cheaper=heat.cheaper)
     return (
         Phase("control-before", "control", "control, no cloud", frames, agent="control"),
         Phase("good-link", "good", f"good link: {good}", frames, link=good),
@@ -94,6 +114,7 @@ def demo_phases(frames: int, good: LinkShape, slow: LinkShape) -> tuple[Phase, .
             link=good,
             faults=(Fault(0, "kill", first), Fault(0, "kill", second)),
         ),
+        *((hot,) if heat is not None else ()),
         Phase(
             "nodes-back",
             "nodes-back",

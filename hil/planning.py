@@ -18,6 +18,7 @@ from PIL import Image
 
 from hil.demo_settings import DemoSettings
 from hil.frames import make_frames
+from hil.phases import Heat
 from partitioner.build import make_all
 from partitioner.graph.recipe import Recipe, build_at_resolution
 from partitioner.options import LinkGuess, PlanOptions
@@ -37,6 +38,9 @@ RUNS = 20
 
 MARGIN_MS = 3.0
 """What a local answer needs beside its execution: two processes, their messages, the agent's guard."""
+
+TOO_LATE_MS = 1.0
+"""By how much the heat makes the usual rung miss the deadline."""
 
 SPLIT_MARGIN_MS = 2.5
 """What the forced split is given beyond the middle of what its parts take: their spread, and the agent's guard."""
@@ -58,9 +62,9 @@ def recipe_of(settings: DemoSettings, model: Path) -> Recipe:
 
 
 def likely_deadline_ms(settings: DemoSettings, model: Path) -> float:
-    """The first deadline that a device so much slower is likely to hold with its cheapest rung alone."""
+    """The first deadline that a device so much slower is likely to hold with its largest rung below the whole alone."""
     stream = settings.stream
-    side = min(settings.device.rung_resolutions)
+    side = max(settings.device.rung_resolutions)
     rung = build_at_resolution(recipe_of(settings, model), side, round(side * stream.width / stream.height / 32) * 32)
     part = load_part(rung, 1)
     pixels = make_frames(1, stream.height, stream.width, stream.seed)[0].pixels
@@ -113,6 +117,21 @@ def make_plans(
     forced = replace(options, out=folder / f"{FORCED}.plan", force_cuts=(settings.plan.force_cut,))
     main, split = make_all((options, forced), progress)
     return Planned(load_bundle(main.path), main.seconds), Planned(load_bundle(split.path), split.seconds)
+
+
+def heat_for(plan: Plan, usual: str, deadline_ms: float) -> Heat | None:
+    """How hot a device has to be for its `usual` rung to come a little too late, and the rungs that are cheaper. None where
+    there is none, or no time of the usual one is known."""
+    names = [rung.name for rung in plan.ladder]
+    profile = plan.profile("edge")
+    if usual not in names or names[-1] == usual or profile is None:
+        return None
+    place = names.index(usual)
+    program = plan.ladder[place].program
+    time = profile.time(program, 0, len(plan.programs[program].segments))
+    if time is None:
+        return None
+    return Heat(max(1.0, (deadline_ms - MARGIN_MS + TOO_LATE_MS) * 1e3 / time.p50_us), tuple(names[place + 1 :]))
 
 
 def split_deadline_ms(plan: Plan, deadline_ms: float, local_ms: float) -> float:

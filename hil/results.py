@@ -28,7 +28,8 @@ class PhaseResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `frames` is what was asked, and the sum of `on_time`, `late`, `missed`, `rejected` and `superseded` where nothing is
     lost. `by_source`, `by_rung` and `by_fidelity` count answers, late ones included; `cloud_on_time` and
-    `cloud_on_time_last_half` are shares of all frames (of the last half's frames) that the cloud answered on time.
+    `cloud_on_time_last_half` are shares of all frames (of the last half's frames) that the cloud answered on time, and
+    `cheaper_on_time` the share of the frames between its first and its last fault that a rung of `Phase.cheaper` did.
     `p50_ms` and `p99_ms` are of answers, from the scheduled time. `machine_*` is what the monitor saw meanwhile.
     `machine_stalled`: the machine itself stood still too often. `repeated`: an earlier try at this phase was set aside for
     that, and is `first_try`; `not_repeated_because` says why there was no second one where it stalled. `misses` counts
@@ -54,6 +55,7 @@ class PhaseResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     misses: dict[str, int]
     cloud_on_time: float
     cloud_on_time_last_half: float
+    cheaper_on_time: float
     p50_ms: float
     p99_ms: float
     machine_lateness_p50_ms: float
@@ -119,6 +121,7 @@ def summarise(
         misses=dict(sorted(Counter(entry.detail for entry in entries if entry.detail).items())),
         cloud_on_time=_cloud_share(entries),
         cloud_on_time_last_half=_cloud_share(last_half),
+        cheaper_on_time=_cheaper_share(phase, entries),
         p50_ms=_quantile(latencies, 0.5),
         p99_ms=_quantile(latencies, 0.99),
         machine_lateness_p50_ms=machine.p50_ms,
@@ -140,6 +143,14 @@ def _cloud_share(entries: Sequence[Entry]) -> float:
     if not entries:
         return 0.0
     return sum(1 for entry in entries if entry.source == "cloud" and entry.kind == "on_time") / len(entries)
+
+
+def _cheaper_share(phase: Phase, entries: Sequence[Entry]) -> float:
+    if not phase.cheaper:
+        return 0.0
+    frames = [fault.frame for fault in phase.faults]
+    hot = entries[min(frames) : max(frames)]
+    return sum(entry.rung in phase.cheaper and entry.kind == "on_time" for entry in hot) / max(1, len(hot))
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:

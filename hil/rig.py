@@ -15,7 +15,8 @@ from typing import Self
 from hil.monitor import Monitor
 from hil.phases import NODES, Fault, LinkShape, Phase
 from hil.proxy_control import Proxy, RouteAddress
-from hil.services import Service, free_ports, run_folder
+from hil.services import HEADTAIL, Service, free_ports, run_folder
+from hil.throttle import PROGRAM, Throttle
 from shared.errors import HeadtailError
 from shared.settings import AgentGroup, CloudSettings, EdgeSettings, Execution, Link, NodeAddress, NodeGroup
 
@@ -85,6 +86,8 @@ class Rig:
                 self.services[fault.node].kill()
             elif fault.kind == "stall":
                 self.proxy.stall(False)
+            elif fault.kind == "heat":
+                self._warm(1.0)
 
     def apply(self, fault: Fault) -> None:
         """Let a fault happen."""
@@ -92,8 +95,14 @@ class Rig:
             self.services[fault.node].kill()
         elif fault.kind == "start":
             self.services[fault.node].start()
+        elif fault.kind == "heat":
+            self._warm(fault.times)
         else:
             self.proxy.stall(fault.kind == "stall")
+
+    def _warm(self, times: float) -> None:
+        edge = self.services["edge"]
+        Throttle(edge.config).set(edge.pid, times)
 
     def check(self) -> None:
         """Raise `HeadtailError` where a process that ought to run has ended by itself."""
@@ -116,10 +125,12 @@ class Rig:
                 execution=Execution(slowdown=self._slowdown),
                 link=Link(rate_mbit=self._link.rate_mbit, rtt_ms=self._link.rtt_ms),
             )
-            self._start(name, "edge", settings)
+            self._start(name, "edge", settings, PROGRAM if name == "edge" else HEADTAIL)
 
-    def _start(self, name: str, verb: str, settings: EdgeSettings | CloudSettings) -> None:
-        service = self.services[name] = Service(name, verb, settings, self._folder)
+    def _start(
+        self, name: str, verb: str, settings: EdgeSettings | CloudSettings, program: Sequence[str] = HEADTAIL
+    ) -> None:
+        service = self.services[name] = Service(name, verb, settings, self._folder, program)
         service.log.unlink(missing_ok=True)
         service.start()
 

@@ -40,7 +40,7 @@ class Service:
     ) -> None:
         """`program` takes the verb in place of the command `headtail`."""
         self.name = name
-        config = folder / f"{name}.toml"
+        self.config = config = folder / f"{name}.toml"
         config.write_text(to_toml(settings), encoding="utf-8")
         self.log = folder / f"{name}.log"
         self._command = [sys.executable, "-m", "hil.weight", *program, verb, "--config", str(config)]

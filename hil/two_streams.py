@@ -8,7 +8,6 @@ shares are not judged.
 from __future__ import annotations
 
 import gc
-import os
 import shutil
 import sys
 import threading
@@ -33,7 +32,7 @@ from hil.results import PhaseResult, summarise
 from hil.services import Service, run_folder
 from hil.small_plans import Times, make_images, write_small
 from hil.tap import tapped_client
-from hil.throttle import FULL_SPEED, HALF_SPEED
+from hil.throttle import PROGRAM, Throttle
 from hil.two_streams_rules import ACTS, LESSER, STRICT, Act, Played, Promised, Source, TwoStreams, verdict_of
 from shared.bundle import load_bundle
 from shared.errors import HeadtailError
@@ -41,7 +40,9 @@ from shared.lateness import LatenessFigures
 from shared.request import Array
 from shared.settings import AgentGroup, EdgeSettings, Execution
 
-THROTTLE = (sys.executable, "-m", "hil.throttle")
+TIMES_SLOWER = 2.0
+"""What a device that is slowed by half takes."""
+
 SLOWDOWN = 500.0
 """Nearly all of a job is the wait that stands for a slow device; half as fast is the most that the setting allows."""
 
@@ -184,13 +185,13 @@ class StreamsRig:
                 thread.start()
             if act.slowed:
                 time.sleep(max(0.0, began_ns / 1e9 + SLOWED_AFTER * seconds - time.monotonic()))
-                os.kill(self._agent.pid, HALF_SPEED)
+                self._throttle.set(self._agent.pid, TIMES_SLOWER)
             for thread in threads:
                 thread.join()
             machine = self._monitor.take()
         finally:
             gc.enable()
-            os.kill(self._agent.pid, FULL_SPEED)
+            self._throttle.set(self._agent.pid, 1.0)
             for track, stream in zip(tracks, streams, strict=True):
                 stream.close()
                 track.switch.lead_to(None)
@@ -226,7 +227,8 @@ class StreamsRig:
             agent=AgentGroup(name="agent", endpoint=endpoint, models=tuple(str(bundle.path) for bundle in bundles)),
             execution=Execution(slowdown=SLOWDOWN),
         )
-        self._agent = Service("agent", "edge", settings, self._folder, THROTTLE)
+        self._agent = Service("agent", "edge", settings, self._folder, PROGRAM)
+        self._throttle = Throttle(self._agent.config)
         self._agent.start()
         self._monitor = Monitor(self._noise.late_ms)
         for source, bundle in zip((STRICT, LESSER), bundles, strict=True):

@@ -19,6 +19,8 @@ from hil.results import PhaseResult
 GOOD_CLOUD = 0.95
 ONE_KILLED_CLOUD = 0.90
 BACK_CLOUD = 0.90
+HOT_CHEAPER = 0.90
+HOT_ON_TIME = 0.95
 BELOW_CONTROL = 0.01
 SPLIT_WHOLE = 0.50
 MOST_NOT_JUDGED = 0.5
@@ -66,7 +68,7 @@ def judge(results: Sequence[PhaseResult]) -> Verdict:
     rules = [_nothing_lost(results), _adds_up(results)]
     for place, result in enumerate(results):
         rules += own_rules(result)
-        if result.kind != "control":
+        if result.kind not in ("control", "hot"):
             rules += _against_controls(results, place)
     broken = sum(rule.judged and not rule.holds for rule in rules)
     not_judged = sum(not rule.judged for rule in rules)
@@ -99,6 +101,12 @@ def own_rules(result: PhaseResult) -> list[Rule]:
     if result.kind == "nodes-back":
         return [
             _share_rule(result, "of the last half on time by the cloud", result.cloud_on_time_last_half, BACK_CLOUD)
+        ]
+    if result.kind == "hot":
+        what = "while the device was hot on time by a cheaper rung than the usual one"
+        return [
+            _share_rule(result, "on time", share, HOT_ON_TIME),
+            _share_rule(result, what, result.cheaper_on_time, HOT_CHEAPER),
         ]
     if result.kind == "split":
         whole = result.by_rung.get("whole", 0) / max(1, result.frames)

@@ -17,7 +17,7 @@ from hil.demo import Show, play
 from hil.demo_board import DemoBoard
 from hil.demo_settings import DeadlineGroup, DemoSettings, DeviceGroup, StreamGroup, TimeGroup
 from hil.ledger import Entry
-from hil.phases import Phase, demo_phases
+from hil.phases import Heat, Phase, demo_phases
 from hil.planning import Planned
 from hil.plant import Plant
 from hil.references import references
@@ -55,7 +55,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
 
 
 def test_every_phase_is_played_and_every_frame_has_one_right_outcome(report: Report) -> None:
-    expected = demo_phases(FRAMES, SETTINGS.links.good, SETTINGS.links.slow)
+    expected = demo_phases(FRAMES, SETTINGS.links.good, SETTINGS.links.slow, Heat(2.0, ("small",)))
     assert [result.name for result in report.phases] == [phase.name for phase in expected]
     for result in report.phases:
         assert result.frames == FRAMES

@@ -20,7 +20,14 @@ from hil.frames import make_frames
 from hil.ledger import TOLERANCE, Claim, difference
 from hil.live import Board, Line, table_of
 from hil.phases import LinkShape, demo_phases
-from hil.planning import first_with_room, remarks_on, split_deadline_ms
+from hil.planning import (
+    MARGIN_MS,
+    TOO_LATE_MS,
+    first_with_room,
+    heat_for,
+    remarks_on,
+    split_deadline_ms,
+)
 from hil.references import only, references, telling_frames
 from hil.rig import Rig
 from hil.services import Service, free_ports
@@ -198,7 +205,7 @@ def test_a_node_that_was_killed_on_purpose_is_not_waited_for(tmp_path: Path, mon
     monkeypatch.setattr(hil.rig, "READY_S", 0.0)
     rig = Rig(tmp_path, [], 1.0, LinkShape(200, 2), 2.0)
     node = rig.services["cloud-a"] = Service("cloud-a", "cloud", CloudSettings(), tmp_path)
-    phase = next(p for p in demo_phases(30, LinkShape(200, 2), LinkShape(20, 6)) if p.kind == "nodes-back")
+    phase = next(p for p in demo_phases(30, LinkShape(200, 2), LinkShape(20, 6), None) if p.kind == "nodes-back")
     rig.restore(msgspec.structs.replace(phase, faults=phase.faults[:1]))
     rig.wait_ready()
     node.start()
@@ -272,3 +279,17 @@ def test_the_forced_split_gets_what_its_head_takes_in_addition(tmp_path: Path) -
     assert split_deadline_ms(split, 10.0, 8.0) >= 8.0 + head_ms
     assert split_deadline_ms(split, 10.0, 8.0) == int(split_deadline_ms(split, 10.0, 8.0))
     assert split_deadline_ms(split, 500.0, 8.0) == 500.0
+
+
+def test_heat_makes_the_usual_rung_a_little_too_slow_and_names_the_cheaper_ones(tmp_path: Path) -> None:
+    plan = load_bundle(make_bundle(tmp_path, microseconds=3000.0)).plan
+    usual, *cheaper = [rung.name for rung in plan.ladder]
+    profile = plan.profile("edge")
+    whole = profile.time(0, 0, len(plan.programs[0].segments)) if profile else None
+    assert whole is not None
+    heat = heat_for(plan, usual, 20.0)
+    assert heat is not None
+    assert heat.cheaper == tuple(cheaper) != ()
+    assert heat.times * whole.p50_us / 1e3 == pytest.approx(20.0 - MARGIN_MS + TOO_LATE_MS)
+    assert heat_for(plan, plan.ladder[-1].name, 20.0) is None
+    assert heat_for(plan, "no such rung", 20.0) is None

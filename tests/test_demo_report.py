@@ -16,7 +16,7 @@ from tiny import make_bundle
 
 from hil.demo_board import DemoBoard
 from hil.ledger import Entry
-from hil.phases import LinkShape, Phase, demo_phases
+from hil.phases import Heat, LinkShape, Phase, demo_phases
 from hil.report import FORMAT, Report, environment, summary_of, write_json
 from hil.report_html import page
 from hil.report_svg import panel
@@ -26,7 +26,7 @@ from shared.bundle import load_bundle
 from shared.lateness import LatenessFigures
 
 MS = 1_000_000
-PHASES = demo_phases(40, LinkShape(200, 2), LinkShape(20, 6))
+PHASES = demo_phases(40, LinkShape(200, 2), LinkShape(20, 6), Heat(1.6, ("res-96",)))
 KEYS = {
     "name", "frames", "on_time", "late", "missed", "rejected", "superseded", "lost", "duplicated", "wrong",
     "by_source", "by_rung", "p50_ms", "p99_ms", "machine_lateness_p99_ms",
@@ -98,7 +98,7 @@ def test_the_page_shows_every_phase_rule_plan_and_note(report: Report) -> None:
         "cloud-a killed",
         "it is the smallest",
         "a note with &lt;brackets&gt;",
-        "4 rules are BROKEN",
+        "6 rules are BROKEN",
         "BROKEN</td>",
     ):
         assert words in html
@@ -137,7 +137,7 @@ def test_without_a_terminal_each_phase_is_a_line(tmp_path: Path) -> None:
     for phase in PHASES:
         assert sum(line.startswith(f"{phase.title} ") for line in lines) == sum(p.title == phase.title for p in PHASES)
     assert not any("trial" in line for line in lines)
-    assert lines[-1] == "verdict: 4 rules are BROKEN"
+    assert lines[-1] == "verdict: 6 rules are BROKEN"
 
 
 def test_the_columns_stand_below_each_other_in_a_file_and_what_was_not_repeated_is_told(tmp_path: Path) -> None:

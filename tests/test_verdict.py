@@ -6,13 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 from hil.ledger import Entry
-from hil.phases import LinkShape, demo_phases, repeats_to_keep, why_not_repeated
+from hil.phases import Heat, LinkShape, demo_phases, repeats_to_keep, why_not_repeated
 from hil.results import PhaseResult, summarise
 from hil.verdict import NOT_JUDGED, judge
 from shared.lateness import LatenessFigures
 
 MS = 1_000_000
-PHASES = demo_phases(300, LinkShape(200, 2), LinkShape(20, 6))
+HEAT = Heat(1.6, ("small", "smaller"))
+PHASES = demo_phases(300, LinkShape(200, 2), LinkShape(20, 6), HEAT)
 
 
 def entries(count: int, cloud: int, misses: int = 0) -> list[Entry]:
@@ -29,8 +30,22 @@ def entries(count: int, cloud: int, misses: int = 0) -> list[Entry]:
     return made
 
 
+def hot(usual: int = 0, misses: int = 0) -> PhaseResult:
+    """The phase with a hot device, hot from frame 30 to 270: the usual rung still answers `usual` of those frames."""
+    phase = next(phase for phase in PHASES if phase.kind == "hot")
+    made = [
+        Entry(entry.due_ns, entry.kind, entry.latency_ns, entry.source, "small", "rung(small, 0.6)")
+        if 30 + usual <= number < 270 and entry.source
+        else entry
+        for number, entry in enumerate(entries(300, 0, misses))
+    ]
+    return summarise(phase, made, 10.0, 0, (), LatenessFigures(), False)
+
+
 def result(name: str, cloud: int = 0, misses: int = 0) -> PhaseResult:
     phase = next(phase for phase in PHASES if phase.name == name)
+    if phase.kind == "hot":
+        return hot(misses=misses)
     return summarise(phase, entries(300, cloud, misses), 10.0, 0, (), LatenessFigures(), False)
 
 
@@ -56,11 +71,29 @@ def test_the_demo_has_controls_before_between_and_after_and_every_fault() -> Non
     kinds = [phase.kind for phase in PHASES]
     assert kinds[0] == kinds[-1] == "control"
     assert kinds.count("control") >= 3
-    assert set(kinds) == {"control", "good", "slow", "stalled", "one-killed", "both-killed", "nodes-back", "split"}
+    assert set(kinds) == {
+        "control",
+        "good",
+        "slow",
+        "stalled",
+        "one-killed",
+        "both-killed",
+        "hot",
+        "nodes-back",
+        "split",
+    }
     assert all(phase.agent == "control" for phase in PHASES if phase.kind == "control")
     assert all(0 <= fault.frame < phase.frames for phase in PHASES for fault in phase.faults)
     stall, resume = next(phase for phase in PHASES if phase.kind == "stalled").faults
     assert resume.frame - stall.frame > 150
+    warm, cool = next(phase for phase in PHASES if phase.kind == "hot").faults
+    assert (warm.times, cool.times) == (1.6, 1.0)
+    assert cool.frame - warm.frame > 150
+
+
+def test_without_heat_no_phase_is_hot() -> None:
+    cold = demo_phases(300, LinkShape(200, 2), LinkShape(20, 6), None)
+    assert [phase for phase in PHASES if phase.kind != "hot"] == list(cold)
 
 
 def test_frames_are_the_sum_of_the_outcomes() -> None:
@@ -105,6 +138,14 @@ def test_too_little_by_the_cloud_breaks_the_phase_s_rule(name: str, cloud: int) 
 
 def test_one_answer_by_the_cloud_with_both_nodes_killed_breaks_the_rule() -> None:
     assert broken(replaced("both-killed", result("both-killed", cloud=1))) == {"both-killed"}
+
+
+def test_a_hot_device_has_to_answer_on_time_and_by_a_cheaper_rung() -> None:
+    assert hot().cheaper_on_time == 1.0
+    assert broken(replaced("hot-device", hot(usual=24))) == set()
+    assert broken(replaced("hot-device", hot(usual=25))) == {"hot-device"}
+    assert broken(replaced("hot-device", hot(misses=15))) == set()
+    assert broken(replaced("hot-device", hot(misses=16))) == {"hot-device"}
 
 
 def test_a_phase_may_be_one_point_below_the_worse_neighbouring_control_and_no_more() -> None:
@@ -170,12 +211,12 @@ def test_a_machine_on_which_most_phases_cannot_be_judged_is_no_success() -> None
         shaken = {name: replace(result(name, misses=200), machine_stalled=True) for name in names}
         return [shaken.get(one.name, one) for one in all_results()]
 
-    assert judge(noisy(3)).holds
-    verdict = judge(noisy(4))
+    assert judge(noisy(4)).holds
+    verdict = judge(noisy(5))
     assert not verdict.holds
     assert verdict.too_noisy
     assert verdict.words.startswith(
-        "this machine is too noisy to judge: it stalled in 4 of 7 phases; every judged rule"
+        "this machine is too noisy to judge: it stalled in 5 of 8 phases; every judged rule"
     )
 
 
