@@ -22,6 +22,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -153,8 +154,8 @@ def show(report: Report, console: Console) -> bool:
     """Show every comparison; whether the limits are kept."""
     link, cost = report.link, report.overhead
     requests = min(one.requests for one in report.compared)
-    table = Table(title=f"Predicted and measured, p50 of {requests} requests each, over {report.told}")
-    for column in ("model", "way", "predicted ms", "measured ms", "error", "rounds"):
+    table = Table(title=f"p50 of {requests} requests each in ms, over {report.told}", box=SIMPLE_HEAD, pad_edge=False)
+    for column in ("model", "way", "predicted", "measured", "error", "rounds"):
         table.add_column(column, justify="left" if column in {"model", "way"} else "right")
     for one in report.compared:
         style = None if abs(one.error) <= P95_LIMIT else "bold red"
