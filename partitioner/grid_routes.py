@@ -8,12 +8,14 @@ hoped for are left out altogether, so that this ends.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from partitioner.choose import acceptable
+from partitioner.cost import Candidate
 from partitioner.regret import Regret
-from partitioner.route_family import RouteFamily, Struck, crossing_names, find_route_family, without
-from partitioner.search.conditions import NO_PINS, Pins
+from partitioner.route_family import KeptRoute, RouteFamily, Struck, crossing_names, find_route_family, without
 from partitioner.search.problem import Problem
 from partitioner.study import Progress, Study
 from partitioner.table import SAMPLES, Table
@@ -24,19 +26,25 @@ MOST_TURNS = 4
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The routes as cut and coding, what they lose, the problem in which they lose it, and notes for the report."""
+    """The routes by the name of their cut and their coding, what they lose, the problem in which they lose it, and notes for
+    the report."""
 
-    ways: frozenset[tuple[str, str]]
-    regret: Regret
+    ways: Mapping[tuple[str, str], KeptRoute]
+    family: RouteFamily
     problem: Problem
     notes: tuple[str, ...]
 
+    def regret(self, routes: Iterable[Candidate]) -> Regret | None:
+        """What the routes lose that a bundle really has of these; None where nothing is left that could answer."""
+        there = {(route.cut, route.coding) for route in routes}
+        left = self.family.losing([route for way, route in self.ways.items() if way not in there])
+        return left if math.isfinite(left.worst) else None
+
 
 def keep_routes(study: Study, table: Table, progress: Progress) -> Kept:
-    """Find, cut and judge the routes for the options' grid; the input must have been looked at. Raises `UserError` where no
-    plan obeys the options under the conditions of the grid."""
+    """Find, cut and judge the routes for the options' grid; the input must have been looked at. Raises `Unsatisfiable` where
+    no plan obeys the options under the conditions of the grid."""
     options = study.options
-    pins = Pins(private_input=True) if options.private_input else NO_PINS
     problem = table.problem()
     struck: Struck = frozenset()
     hoped = frozenset((coding, value.name) for coding in SAMPLES for value in problem.values)
@@ -44,7 +52,7 @@ def keep_routes(study: Study, table: Table, progress: Progress) -> Kept:
     while True:
         left = without(problem, struck if turn < MOST_TURNS else struck | hoped)
         progress(f"choosing the fewest routes for {len(options.grid)} conditions")
-        family = find_route_family(left, options.grid, options.max_regret, table.header_bytes, pins, table.limits)
+        family = find_route_family(left, options.grid, options.max_regret, table.header_bytes, study.pins, table.limits)
         wrong = _wrong(left, family, study, table, progress)
         if not wrong:
             break
@@ -52,8 +60,8 @@ def keep_routes(study: Study, table: Table, progress: Progress) -> Kept:
             raise ModelError(f"{study.model.name}: no route could be kept for the conditions of the grid")
         struck |= wrong
         turn += 1
-    ways = frozenset((table.cut_of(route.cut).name, route.coding) for route in family.routes)
-    return Kept(ways, family.regret, left, tuple(_left_out(struck, turn)))
+    ways = {(table.cut_of(route.cut).name, route.coding): route for route in family.routes}
+    return Kept(ways, family, left, tuple(_left_out(struck, turn)))
 
 
 def _wrong(problem: Problem, family: RouteFamily, study: Study, table: Table, progress: Progress) -> Struck:

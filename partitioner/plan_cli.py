@@ -154,8 +154,9 @@ def show(console: Console, made: Made, options: PlanOptions) -> None:
     ladder = ", ".join(f"{rung.name} ({rung.agreement:.3f})" for rung in made.plan.ladder)
     routes = ", ".join(route.label for route in made.weighing.routes)
     console.print(f"ladder: {ladder}; routes: {routes or 'none, the device always wins'}")
-    if made.weighing.kept is not None:
-        console.print(words(made.weighing.kept.regret), highlight=False)
+    regret = made.weighing.regret
+    if regret is not None:
+        console.print(words(regret), highlight=False)
     for note in made.weighing.notes:
         console.print(f"note: {note}", highlight=False)
     if not options.calibration:

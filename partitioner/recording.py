@@ -57,7 +57,7 @@ def record_of(study: Study, weighing: Weighing, plan: Plan, checks: Sequence[Che
         seconds=round(seconds, 1),
         edge=study.sides.edge.source,
         cloud=study.sides.cloud.source,
-        regret=None if weighing.kept is None else weighing.kept.regret,
+        regret=weighing.regret,
     )
 
 

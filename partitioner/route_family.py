@@ -13,9 +13,10 @@ the bound that it proves counts as the least time, so that a regret is never und
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 
 from partitioner.choose import MAX_ROUTES
@@ -30,7 +31,7 @@ from partitioner.search.mincut import least_away, on_device
 from partitioner.search.network import Floats, Network
 from partitioner.search.plans import Plan, obeys, plan_of, within
 from partitioner.search.problem import Problem
-from shared.errors import UserError
+from shared.errors import Unsatisfiable
 
 LIMITED_SOLVES = 60
 """Minimum cuts under each condition and coding where there are limits."""
@@ -50,10 +51,20 @@ class KeptRoute:
 
 @dataclass(frozen=True, slots=True)
 class RouteFamily:
-    """The routes by rising work on the device, each cut within the next, and what they and the device lose."""
+    """The routes by rising work on the device, each cut within the next, and what they and the device lose. `times_us` are
+    the times of each route under each combination, `device_us` those of the whole model on the device, infinite where it
+    may not run there alone."""
 
     routes: tuple[KeptRoute, ...]
     regret: Regret
+    times_us: tuple[tuple[float, ...], ...]
+    device_us: tuple[float, ...]
+
+    def losing(self, lost: Collection[KeptRoute]) -> Regret:
+        """What the device and the routes but for the `lost` ones lose."""
+        left = [times for route, times in zip(self.routes, self.times_us, strict=True) if route not in lost]
+        kept_us = tuple(min(times) for times in zip(self.device_us, *left, strict=True))
+        return msgspec.structs.replace(self.regret, kept_us=kept_us)
 
 
 def find_route_family(
@@ -66,8 +77,8 @@ def find_route_family(
     most: int = MAX_ROUTES,
 ) -> RouteFamily:
     """The fewest routes, at most `most`, whose worst regret is at most `max_regret`; those of the least worst regret where no
-    such few are within it. `header_bytes` cross beside the values, in either direction. Raises `UserError` where no plan
-    obeys the pins and limits."""
+    such few are within it. `header_bytes` cross beside the values, in either direction. Raises `Unsatisfiable` where no
+    plan obeys the pins and limits."""
     grid = [conditions_at(point, header_bytes) for point in points]
     networks = {coding: Network.of(in_one_coding(problem, coding)) for coding in codings_of(problem)}
     device = on_device(Network.of(problem), pins) if not networks else on_device(next(iter(networks.values())), pins)
@@ -84,9 +95,12 @@ def find_route_family(
         if family.worst_regret <= 1.0 + max_regret + CLOSE:
             break
         family = pick_family(list(found), device, grid, least, count, nested=True, weights=weights)
-    kept_us = tuple(min(plan.cost_us(conditions) for plan in family.plans) for conditions in grid)
-    routes = tuple(KeptRoute(plan.cut, found[plan]) for plan in family.plans if plan.figures.uses_cloud)
-    return RouteFamily(routes, Regret(max_regret, family.method, tuple(points), tuple(least.tolist()), kept_us))
+    away = [plan for plan in family.plans if plan.figures.uses_cloud]
+    times_us = tuple(tuple(plan.cost_us(conditions) for conditions in grid) for plan in away)
+    device_us = tuple(np.inf if device is None else device.cost_us(conditions) for conditions in grid)
+    kept_us = tuple(min(times) for times in zip(device_us, *times_us, strict=True))
+    regret = Regret(max_regret, family.method, tuple(points), tuple(least.tolist()), kept_us)
+    return RouteFamily(tuple(KeptRoute(plan.cut, found[plan]) for plan in away), regret, times_us, device_us)
 
 
 def conditions_at(point: GridPoint, header_bytes: int) -> Conditions:
@@ -150,7 +164,7 @@ def _least(
                 found.setdefault(plan, coding)
             least[index] = min(least[index], bound_us + conditions.constant_us)
     if not np.isfinite(least).all():
-        raise UserError("no plan obeys all that is asked for under the conditions of the grid")
+        raise Unsatisfiable("no plan obeys all that is asked for under the conditions of the grid")
     return found, least
 
 

@@ -19,6 +19,7 @@ from partitioner.cost import Candidate
 from partitioner.grid_routes import Kept, keep_routes
 from partitioner.ladder import LowerRung, Rungs, default_resolutions, judge, lower_rungs, other_rungs, plan_rungs
 from partitioner.options import PlanOptions
+from partitioner.regret import Regret
 from partitioner.settle import SideName, settled
 from partitioner.side_files import doubts_of
 from partitioner.sides import Here
@@ -52,6 +53,11 @@ class Weighing:
     notes: tuple[str, ...]
     weighed: tuple[Candidate, ...] = ()
     kept: Kept | None = None
+
+    @property
+    def regret(self) -> Regret | None:
+        """What the routes lose over the grid of conditions; None without one."""
+        return None if self.kept is None else self.kept.regret(self.routes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from partitioner.route_family import (
 from partitioner.search import family as family_module
 from partitioner.search.conditions import NO_LIMITS, NO_PINS, Limits, Pins
 from partitioner.search.problem import Choice, Group, Problem, Value
-from shared.errors import UserError
+from shared.errors import Unsatisfiable
 
 HEADER = 300
 GRID = tuple(
@@ -80,7 +80,7 @@ def test_the_stated_regret_is_that_of_brute_force(seed: int) -> None:
     tables = {coding: times(brute, pins, limits) for coding, brute in all_of.items()}
     least = np.min(np.concatenate(list(tables.values())), axis=0)
     if not np.isfinite(least).all():
-        with pytest.raises(UserError, match="no plan obeys"):
+        with pytest.raises(Unsatisfiable, match="no plan obeys"):
             find_route_family(problem, GRID, 0.02, HEADER, pins, limits)
         return
     family = find_route_family(problem, GRID, 0.02, HEADER, pins, limits)
@@ -92,6 +92,9 @@ def test_the_stated_regret_is_that_of_brute_force(seed: int) -> None:
     assert family.regret.worst == pytest.approx(regrets.max(), abs=1e-8)
     assert family.regret.mean == pytest.approx(regrets @ weights / weights.sum(), abs=1e-8)
     assert all(one.cut <= other.cut for one, other in itertools.pairwise(family.routes))
+    for lost in family.routes:
+        left = kept_times([route for route in family.routes if route != lost], all_of, tables)
+        assert family.losing([lost]).kept_us == pytest.approx(left.tolist())
 
 
 @pytest.mark.parametrize("seed", range(20))
