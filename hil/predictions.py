@@ -47,7 +47,7 @@ from shared.errors import HeadtailError
 from shared.lateness import LatenessFigures
 from shared.request import Array
 
-LINK_ROUNDS = 6
+LINK_ROUNDS = 4
 OVERHEAD_ROUNDS = 5
 SEED = 7
 SWITCH_S = 0.0005

@@ -11,7 +11,7 @@ from hil.overhead import measure, worked_us
 from partitioner.cost import NOTHING, Candidate, Spread, predict
 from partitioner.options import LinkGuess
 from partitioner.overhead import OVERHEAD_FORMAT, Crossing, Overhead, fit_overhead
-from partitioner.overhead_file import read_overhead, write_overhead
+from partitioner.overhead_file import check_place, read_overhead, write_overhead
 from shared.errors import UserError
 
 PROBES = tuple(
@@ -109,6 +109,13 @@ def test_what_is_no_file_of_it_is_refused_by_name(tmp_path: Path, text: bytes | 
     with pytest.raises(UserError, match=said) as caught:
         read_overhead(path)
     assert str(path) in str(caught.value)
+
+
+def test_a_place_where_no_file_can_be_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    check_place(tmp_path / "host.overhead")
+    for path, said in ((tmp_path, "is a folder"), (tmp_path / "nowhere" / "host.overhead", "there is no folder")):
+        with pytest.raises(UserError, match=said):
+            check_place(path)
 
 
 def test_runs_and_codings_are_work_and_all_else_is_not() -> None:
