@@ -33,5 +33,6 @@ def main(
         f"by bytes           {found.local_byte_us * 1e3:.2f} ns for each of inputs and outputs, "
         f"{found.network_byte_us * 1e3:.2f} ns for each sent or received\n"
         f"one in a hundred   {found.spread:.2f} times as long\n"
-        f"written: {out}"
+        f"written: {out}",
+        soft_wrap=True,
     )
