@@ -22,7 +22,7 @@ from partitioner.options import PlanOptions
 from partitioner.regret import Regret
 from partitioner.settle import SideName, settled
 from partitioner.side_files import doubts_of
-from partitioner.sides import Here
+from partitioner.sides import Here, Side
 from partitioner.study import Progress, Study
 from partitioner.table import Table, warm_up
 from partitioner.ways import LoadedCut
@@ -129,9 +129,8 @@ def settle(study: Study, weighing: Weighing, plan: Plan) -> Weighing:
     """The weighing with the times of the written bundle's profiles. Which of the plan's routes and rungs is best, the order
     of the routes and the sentence follow from these."""
     options = study.options
-    sides: list[SideName] = []
-    sides += ["edge"] if study.sides.edge.source.kind == "here" else []
-    sides += ["cloud"] if study.sides.cloud.source.kind == "here" else []
+    both: tuple[tuple[SideName, Side], ...] = (("edge", study.sides.edge), ("cloud", study.sides.cloud))
+    sides = [name for name, side in both if side.source.kind == "here"]
     candidates = tuple(settled(way, plan, sides) for way in weighing.candidates)
     known = {way.label: way for way in candidates if way.measured}
     rungs = tuple(known[way.label] for way in weighing.rungs)
