@@ -130,7 +130,7 @@ def settle(study: Study, weighing: Weighing, plan: Plan) -> Weighing:
     of the routes and the sentence follow from these."""
     options = study.options
     both: tuple[tuple[SideName, Side], ...] = (("edge", study.sides.edge), ("cloud", study.sides.cloud))
-    sides = [name for name, side in both if side.source.kind == "here"]
+    sides: list[SideName] = [name for name, side in both if side.source.kind == "here"]
     candidates = tuple(settled(way, plan, sides) for way in weighing.candidates)
     known = {way.label: way for way in candidates if way.measured}
     rungs = tuple(known[way.label] for way in weighing.rungs)
