@@ -17,7 +17,7 @@ from partitioner.conditions import AXES, LIMITS, Axis, Conditions, Span
 from partitioner.cost import Candidate, Kind, predict
 from partitioner.crossings import Contest, Interval
 from partitioner.record import HERE, Record, Source
-from partitioner.regret import Regret
+from partitioner.regret import Lost
 
 Reason = Literal["wins", "late", "agreement", "time", "label"]
 """Why a way stands where it stands, against the winner: it is late (or later, where all are), it agrees less, it takes
@@ -120,7 +120,7 @@ class Explanation:
     what_if: tuple[WhatIf, ...]
     edge: Source = HERE
     cloud: Source = HERE
-    regret: Regret | None = None
+    regret: Lost | None = None
 
     @property
     def winner(self) -> Standing | None:
@@ -144,7 +144,7 @@ def explain(record: Record, conditions: Conditions, spans: Sequence[Span] = ()) 
         what_if=tuple(WhatIf(span.axis, contest.along(conditions, span.axis, span.low, span.high)) for span in spans),
         edge=record.edge,
         cloud=record.cloud,
-        regret=record.regret,
+        regret=None if record.regret is None else record.regret.lost,
     )
 
 

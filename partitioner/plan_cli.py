@@ -156,7 +156,7 @@ def show(console: Console, made: Made, options: PlanOptions) -> None:
     console.print(f"ladder: {ladder}; routes: {routes or 'none, the device always wins'}")
     regret = made.weighing.regret
     if regret is not None:
-        console.print(words(regret), highlight=False)
+        console.print(words(regret.lost), highlight=False)
     for note in made.weighing.notes:
         console.print(f"note: {note}", highlight=False)
     if not options.calibration:

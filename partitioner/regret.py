@@ -7,6 +7,7 @@ operators on either side, what crosses at the rate, and the round trip.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import msgspec
@@ -57,9 +58,31 @@ class Regret(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return sum(p.weight * regret for p, regret in zip(self.points, self.regrets, strict=True)) / total
 
     @property
-    def within(self) -> bool:
-        """Whether nothing is lost beyond what was asked for."""
-        return self.worst <= self.max_regret + CLOSE
+    def lost(self) -> Lost:
+        """What it comes to."""
+        return Lost(
+            len(self.points),
+            self.worst,
+            self.mean,
+            self.worst_at,
+            self.max_regret,
+            self.worst <= self.max_regret + CLOSE,
+            self.method,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """What a regret comes to: over how many conditions, the worst and the mean, where it is worst, what was asked for,
+    whether that is kept, and how the routes were chosen."""
+
+    conditions: int
+    worst: float
+    mean: float
+    worst_at: GridPoint
+    max_regret: float
+    within: bool
+    method: Method
 
 
 def ratio(time_us: float, least_us: float) -> float:
@@ -69,20 +92,20 @@ def ratio(time_us: float, least_us: float) -> float:
     return 1.0 if time_us == 0.0 else float("inf")
 
 
-def words(regret: Regret) -> str:
+def words(lost: Lost) -> str:
     """In some sentences: what is lost, where, whether that was asked for, and by which times."""
-    count = len(regret.points)
-    over = f"Over {count} {'condition' if count == 1 else 'conditions'} the routes of this bundle and its device lose"
+    over = f"Over {lost.conditions} {'condition' if lost.conditions == 1 else 'conditions'} the routes of this bundle"
     against = "against the best of all plans under each"
-    asked = f"asked for was at most {percent(regret.max_regret)}"
-    if regret.worst <= CLOSE:
-        told = f"{over} nothing {against}; {asked}."
+    asked = f"asked for was at most {percent(lost.max_regret)}"
+    if lost.worst <= CLOSE:
+        told = f"{over} and its device lose nothing {against}; {asked}."
     else:
         told = (
-            f"{over} at most {percent(regret.worst)} {against}, {percent(regret.mean)} in the mean; most at "
-            f"{regret.worst_at}; {asked}{'' if regret.within else ', which no few routes keep whose cuts lie in a line'}."
+            f"{over} and its device lose at most {percent(lost.worst)} {against}, {percent(lost.mean)} in the mean; most at "
+            f"{lost.worst_at}; {asked}{'' if lost.within else ', which no few routes keep whose cuts lie in a line'}."
         )
-    return f"{told} These are the times of the search: work on either side, what crosses, and the round trip."
+    how = "" if lost.method == "exact" else " The routes were chosen one by one: fewer may do."
+    return f"{told}{how} These are the times of the search: work on either side, what crosses, and the round trip."
 
 
 def percent(share: float) -> str:

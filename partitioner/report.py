@@ -333,7 +333,7 @@ def _regret(record: Record) -> str:
     """What the routes lose over the grid of conditions that they were kept for; nothing where there was none."""
     if record.regret is None:
         return ""
-    return section("regret", "What the routes lose elsewhere", paragraph(regret.words(record.regret)))
+    return section("regret", "What the routes lose elsewhere", paragraph(regret.words(record.regret.lost)))
 
 
 def _conditions(record: Record, plan: Plan) -> str:

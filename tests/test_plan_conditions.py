@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -134,10 +135,12 @@ def test_the_regret_that_a_bundle_states_is_that_of_brute_force(name: str, max_r
     assert stated.worst <= max_regret + 1e-7
     assert len(routes) == len(made.plan.routes) > 0
     assert made.weighing.best in (*made.weighing.routes, *made.weighing.rungs)
-    told = words(stated)
+    told = words(stated.lost)
     assert told in html.unescape((made.path / REPORT_FILE).read_text())
     shown = RUNNER.invoke(command(explain_cli.main), [str(made.path)])
     assert " ".join(told.split()) in " ".join(shown.output.split())
+    in_json = json.loads(RUNNER.invoke(command(explain_cli.main), [str(made.path), "--json"]).output)["regret"]
+    assert (in_json["worst"], in_json["mean"], in_json["within"]) == (stated.worst, stated.mean, True)
 
 
 def test_a_coding_that_agrees_too_little_is_taken_from_the_routes_and_said(tmp_path: Path) -> None:
@@ -176,7 +179,8 @@ def test_a_record_without_a_time_for_each_condition_is_refused() -> None:
     points = (GridPoint(1.0, 0.0, 1.0), GridPoint(2.0, 0.0, 1.0))
     whole = record(regret=Regret(0.02, "exact", points, (1.0, 1.0), (1.0, 1.01)))
     assert decode_record(encode_record(whole), "here") == whole
-    assert explain(whole, whole.asked).regret == whole.regret
+    assert whole.regret is not None
+    assert explain(whole, whole.asked).regret == whole.regret.lost
     broken = encode_record(whole).replace(b'"method": "exact"', b'"method": "guessed"')
     with pytest.raises(BundleError, match="regret"):
         decode_record(broken, "here")

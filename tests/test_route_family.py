@@ -110,7 +110,7 @@ def test_one_route_less_of_those_that_win_somewhere_loses_more_than_was_asked_fo
         for row in np.argmin(table, axis=0)
         if not all_of[coding].whole[row]
     }
-    if not (family.regret.within and 1 <= len(family.routes) <= 3):
+    if not (family.regret.lost.within and 1 <= len(family.routes) <= 3):
         return
     for routes in itertools.combinations(sorted(winners, key=repr), len(family.routes) - 1):
         if all(a.cut <= b.cut or b.cut <= a.cut for a, b in itertools.combinations(routes, 2)):
@@ -136,15 +136,15 @@ def test_no_route_is_kept_where_the_device_loses_little_enough() -> None:
     assert wide.regret.worst == pytest.approx(200.0 / 192.0 - 1.0)
     assert narrow.routes == (KeptRoute(frozenset(), "raw"),)
     assert narrow.regret.worst == 0.0
-    assert "lose nothing against" in words(narrow.regret)
+    assert "lose nothing against" in words(narrow.regret.lost)
 
 
 def test_a_bound_that_few_routes_cannot_keep_is_told() -> None:
     problem = random_problem(np.random.default_rng(3), 9)
     family = find_route_family(problem, GRID, 0.0, HEADER, most=0)
-    assert not family.regret.within
-    assert "which no few routes keep" in words(family.regret)
-    assert str(family.regret.worst_at) in words(family.regret)
+    assert not family.regret.lost.within
+    assert "which no few routes keep" in words(family.regret.lost)
+    assert str(family.regret.worst_at) in words(family.regret.lost)
 
 
 def test_what_is_struck_travels_so_no_more() -> None:
@@ -163,7 +163,9 @@ def test_many_plans_are_chosen_among_one_by_one_and_the_answer_says_so(monkeypat
     problem = random_problem(np.random.default_rng(1), 9)
     assert find_route_family(problem, GRID, 0.0, HEADER).regret.method == "exact"
     monkeypatch.setattr(family_module, "MOST_SUBSETS", 1)
-    assert find_route_family(problem, GRID, 0.0, HEADER).regret.method == "greedy"
+    greedy = find_route_family(problem, GRID, 0.0, HEADER).regret
+    assert greedy.method == "greedy"
+    assert "one by one" in words(greedy.lost)
 
 
 def test_the_mean_counts_by_weight_and_the_worst_does_not() -> None:
@@ -171,5 +173,5 @@ def test_the_mean_counts_by_weight_and_the_worst_does_not() -> None:
     regret = Regret(0.02, "exact", points, (100.0, 100.0), (100.0, 120.0))
     assert (regret.worst, regret.mean) == (pytest.approx(0.2), pytest.approx(0.05))
     assert regret.worst_at == points[1]
-    assert not regret.within
-    assert "at most 20 %" in words(regret)
+    assert not regret.lost.within
+    assert "at most 20 %" in words(regret.lost)
