@@ -22,16 +22,16 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from partitioner.bundle_profile import Ranges, known_profiles, load_segments, profile_bundle
 from partitioner.choose import WHOLE
 from partitioner.cost import Candidate
 from partitioner.graph.split import Chain, split
 from partitioner.graph.weights import write_programs
 from partitioner.ladder import plan_rungs
 from partitioner.options import PlanOptions, check_options
-from partitioner.profile import Ranges, known_profiles, load_segments, profile_bundle
 from partitioner.record import RECORD_FILE, encode_record
 from partitioner.recording import record_of
-from partitioner.report import render
+from partitioner.report_page import render
 from partitioner.running import Tensors
 from partitioner.sides import Sides
 from partitioner.study import Progress, Study, begin

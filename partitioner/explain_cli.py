@@ -14,7 +14,7 @@ from rich.table import Table
 from partitioner import explain_words as words
 from partitioner import regret
 from partitioner.conditions import TITLES, Conditions, check_conditions, parse_span, show_value
-from partitioner.explain import STAGES, Explanation, Standing, explain
+from partitioner.explanation import STAGES, Explanation, Standing, explain
 from partitioner.options import parse_duration, parse_link
 from partitioner.record import Record
 from partitioner.record_file import read_record

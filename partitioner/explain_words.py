@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from partitioner.conditions import LIMITS, TITLES, Axis, Conditions, show_value
-from partitioner.explain import TRIED_RATES_MBIT, TRIED_RTT_MS, TRIED_SLOWDOWNS, Change, Explanation, Standing
+from partitioner.explanation import TRIED_RATES_MBIT, TRIED_RTT_MS, TRIED_SLOWDOWNS, Change, Explanation, Standing
 from partitioner.record import Record, Source
 from partitioner.words import action, milliseconds, share
 

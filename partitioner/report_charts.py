@@ -16,7 +16,7 @@ from partitioner.charts.scales import decades
 from partitioner.choose import WHOLE
 from partitioner.cost import HEADER_BYTES, Candidate, predict
 from partitioner.crossings import Contest
-from partitioner.explain import Explanation, Standing, explain
+from partitioner.explanation import Explanation, Standing, explain
 from partitioner.options import MAX_SLOWDOWN, LinkGuess
 from partitioner.record import Record
 from partitioner.regions import Range, RegionMap, map_regions

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from partitioner.record_file import read_record
-from partitioner.report import render
+from partitioner.report_page import render
 from shared.bundle import write_manifest
 from shared.errors import UserError
 from shared.plan import REPORT_FILE

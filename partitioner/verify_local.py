@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from partitioner.bundle_profile import LoadedBundle
 from partitioner.graph.run import difference
-from partitioner.profile import LoadedBundle
 from partitioner.running import Tensors, decode_all, encode_all, join_rows, run_chain
 from partitioner.study import Study
 from shared.errors import ModelError

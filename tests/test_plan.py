@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 
 from partitioner.build import Made, make, make_all, make_plan
 from partitioner.cost import predict
-from partitioner.explain import explain
+from partitioner.explanation import explain
 from partitioner.options import LinkGuess, PlanOptions
 from partitioner.record_file import read_record
-from partitioner.report import render
+from partitioner.report_page import render
 from shared.bundle import load_bundle
 from shared.codecs import frame_bounds
 from shared.errors import ModelError, UserError

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from partitioner import explain_cli, plan_cli
 from partitioner.build import Made, make
 from partitioner.cost import HEADER_BYTES
-from partitioner.explain import explain
+from partitioner.explanation import explain
 from partitioner.graph.cuts import CutFinder
 from partitioner.graph.groups import find_groups
 from partitioner.graph.recipe import Recipe, build

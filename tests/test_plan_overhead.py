@@ -10,7 +10,7 @@ from test_plan import options, write_images, write_model
 from partitioner.build import Made, make
 from partitioner.compared import compared
 from partitioner.cost import NOTHING, predict
-from partitioner.explain import stages_of
+from partitioner.explanation import stages_of
 from partitioner.overhead import OVERHEAD_FORMAT, Overhead
 from partitioner.overhead_file import write_overhead
 from partitioner.record_file import read_record

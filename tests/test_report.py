@@ -19,11 +19,11 @@ from partitioner.charts.layout import spread_out, widest_places
 from partitioner.charts.scales import LinearScale, LogScale, decades
 from partitioner.charts.svg import shortened, tag, text_width
 from partitioner.compared import compared
-from partitioner.explain import explain
+from partitioner.explanation import explain
 from partitioner.record import RECORD_FILE, encode_record
-from partitioner.report import render
 from partitioner.report_charts import Picture, front_dots
 from partitioner.report_cli import main
+from partitioner.report_page import render
 from partitioner.report_style import STYLE
 from shared.bundle import load_bundle, write_manifest
 from shared.plan import REPORT_FILE, contract_digest

@@ -13,7 +13,7 @@ from records import ASKED, SEVERAL, away, device, record
 from tiny import make_bundle
 
 from partitioner.record import Record
-from partitioner.report import render
+from partitioner.report_page import render
 from shared.bundle import load_bundle
 
 BROWSER = find_browser()

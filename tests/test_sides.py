@@ -11,8 +11,8 @@ from test_plan import SIDE, options, write_images, write_model
 
 from partitioner.build import Made, make, make_plan
 from partitioner.cost import Spread
-from partitioner.explain import explain
 from partitioner.explain_words import sources
+from partitioner.explanation import explain
 from partitioner.graph.recipe import Recipe
 from partitioner.profiles.estimate import estimate_profile
 from partitioner.profiles.file import load_profile, save_profile
@@ -21,7 +21,7 @@ from partitioner.profiles.roofline import Roof
 from partitioner.profiles.scaling import scaled
 from partitioner.record import HERE, Source
 from partitioner.record_file import read_record
-from partitioner.report import render
+from partitioner.report_page import render
 from partitioner.sides import Here, Known, Side
 from shared.cli import run
 from shared.commands import Command

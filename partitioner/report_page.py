@@ -18,7 +18,7 @@ from partitioner.charts.ratios import draw_ratios
 from partitioner.choose import ordered
 from partitioner.compared import compared
 from partitioner.cost import Candidate, predict
-from partitioner.explain import Explanation
+from partitioner.explanation import Explanation
 from partitioner.record import Proven, Record
 from partitioner.report_charts import Picture
 from partitioner.report_parts import facts, figure, letter, pair, paragraph, plain_table, section, table
