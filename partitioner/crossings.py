@@ -44,7 +44,8 @@ class Contest:
     @classmethod
     def of(cls, record: Record) -> Contest:
         """The contest of a record."""
-        return cls(tuple(way for way in record.ways if way.measured), record.forced)
+        able = [way for way in record.ways if way.kind != "device" or not record.insured_only]
+        return cls(tuple(way for way in able if way.measured), record.forced)
 
     def entrants(self, conditions: Conditions) -> list[Candidate]:
         """Those that may win by their agreement, on the device of these conditions."""

@@ -16,7 +16,6 @@ from partitioner.choose import acceptable
 from partitioner.cost import Candidate
 from partitioner.regret import Regret
 from partitioner.route_family import KeptRoute, RouteFamily, Struck, crossing_names, find_route_family, without
-from partitioner.search.conditions import NO_PINS, Pins
 from partitioner.search.problem import Problem
 from partitioner.study import Progress, Study
 from partitioner.table import SAMPLES, Table
@@ -46,7 +45,6 @@ def keep_routes(study: Study, table: Table, progress: Progress) -> Kept:
     """Find, cut and judge the routes for the options' grid; the input must have been looked at. Raises `Unsatisfiable` where
     no plan obeys the options under the conditions of the grid."""
     options = study.options
-    pins = Pins(private_input=True) if options.private_input else NO_PINS
     problem = table.problem()
     struck: Struck = frozenset()
     hoped = frozenset((coding, value.name) for coding in SAMPLES for value in problem.values)
@@ -54,7 +52,7 @@ def keep_routes(study: Study, table: Table, progress: Progress) -> Kept:
     while True:
         left = without(problem, struck if turn < MOST_TURNS else struck | hoped)
         progress(f"choosing the fewest routes for {len(options.grid)} conditions")
-        family = find_route_family(left, options.grid, options.max_regret, table.header_bytes, pins, table.limits)
+        family = find_route_family(left, options.grid, options.max_regret, table.header_bytes, study.pins, table.limits)
         wrong = _wrong(left, family, study, table, progress)
         if not wrong:
             break

@@ -10,7 +10,7 @@ import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from shared.errors import UserError
 from shared.plan_rules import MAX_NAME
@@ -22,9 +22,13 @@ MAX_SLOWDOWN = 1000.0
 MAX_THREADS = 256
 """The most that the settings of an edge or a node take."""
 
+PinSide = Literal["edge", "cloud"]
+
 _NUMBER = r"(\d+(?:\.\d+)?)"
 _DURATION = re.compile(rf"^{_NUMBER}\s*(ns|us|ms|s)$")
 _RATE = re.compile(rf"^{_NUMBER}\s*(kbit|mbit|gbit)$")
+_SIZE = re.compile(rf"^{_NUMBER}\s*(b|kb|mb|gb|kib|mib|gib)$")
+_BYTES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 _NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _MBIT = {"kbit": 0.001, "mbit": 1.0, "gbit": 1000.0}
 
@@ -56,11 +60,12 @@ class PlanOptions:
 
     `private_input`: no input, in whatever coding, leaves the device; `least_share` of the compute (0 to 1) lies before
     any cut. `max_bytes_per_second` bounds what requests at the cadence may send; None is no bound.
+    `pins` are `NAME=edge` or `NAME=cloud` (`partitioner.pins`), `device_memory` is in bytes (`partitioner.device_memory`).
 
     With a `grid` of conditions the routes are the fewest that lose at most `max_regret` (0.02 is 2 %) under each of them.
 
     `overhead` is a file of what a request costs beside its work and the link (`headtail overhead`); without one that is left
-    out.
+    out. `codecs` are kinds of codings that other packages bring (`shared.codecs.installed`).
     """
 
     model: Path
@@ -89,9 +94,12 @@ class PlanOptions:
     private_input: bool = False
     least_share: float = 0.0
     max_bytes_per_second: int | None = None
+    pins: tuple[str, ...] = ()
+    device_memory: int | None = None
     grid: tuple[GridPoint, ...] = ()
     max_regret: float = 0.02
     overhead: Path | None = None
+    codecs: tuple[str, ...] = ()
 
     @property
     def max_bytes(self) -> int | None:
@@ -119,6 +127,31 @@ def parse_rate(text: str) -> float:
     if rate_mbit <= 0:
         raise UserError(f"rate {text!r}: expected more than zero")
     return rate_mbit
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes of a positive size such as `64MiB` or `1.5GB`. Raises `UserError`."""
+    match = _SIZE.match(text.strip().lower())
+    if match is None:
+        raise UserError(
+            f"size {text!r}: expected a number with a unit of B, KB, MB, GB, KiB, MiB or GiB, such as 64MiB"
+        )
+    nbytes = int(float(match[1]) * _BYTES[match[2]])
+    if nbytes <= 0:
+        raise UserError(f"size {text!r}: expected more than zero")
+    return nbytes
+
+
+def split_pin(text: str) -> tuple[str, PinSide]:
+    """The name and the side of a pin such as `conv5=cloud`. Raises `UserError`."""
+    name, _, side = text.rpartition("=")
+    if name and side == "edge":
+        return name, "edge"
+    if name and side == "cloud":
+        return name, "cloud"
+    raise UserError(
+        f"pin {text!r}: expected NAME=edge or NAME=cloud, NAME of a tensor or an operator; * and ? match any"
+    )
 
 
 def parse_link(text: str) -> LinkGuess:
@@ -157,8 +190,14 @@ def check_options(options: PlanOptions) -> None:
         raise UserError("forced cuts are the only routes: leave out --force-cut or --conditions")
     if not 0.0 <= options.max_regret < math.inf:
         raise UserError(f"largest regret {options.max_regret:g}: expected 0 or more, such as 0.02 for 2 %")
+    for pin in options.pins:
+        split_pin(pin)
+    if options.device_memory is not None and options.device_memory < 1:
+        raise UserError(f"device memory {options.device_memory}: expected at least a byte")
     if options.private_input and "input" in options.force_cuts:
         raise UserError("a private input cannot be sent: leave out --force-cut input or --private-input")
+    if options.codecs and options.calibration is None:
+        raise UserError(f"codec {options.codecs[0]!r} needs --calibration, to be fitted to and judged by")
     if not 1 <= options.threads <= MAX_THREADS:
         raise UserError(f"threads {options.threads}: expected 1 to {MAX_THREADS}")
     if options.seed < 0:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from partitioner.graph.cuts import CandidateCut
 from partitioner.graph.groups import Groups, GroupValue
@@ -52,10 +52,12 @@ def problem_of(
     speeds: Sequence[Speed],
     *,
     cloud_us: Mapping[int, float] | None = None,
+    weights: Mapping[int, int] | None = None,
 ) -> Problem:
     """The model to be cut. `times_us` are the operators' times by their index, on the device and, without `cloud_us`, in the
     cloud alike; shares of the work are of the compute, as a cut's are; `inputs` the measured codings of the inputs by name
-    (raw, where there are none); `speeds` the codings that float tensors may take beside raw."""
+    (raw, where there are none); `speeds` the codings that float tensors may take beside raw; `weights`
+    the bytes of each group's weights, by its index."""
     away_us = times_us if cloud_us is None else cloud_us
     return Problem(
         tuple(
@@ -63,6 +65,7 @@ def problem_of(
                 groups.name_of(number),
                 sum(times_us[node] for node in nodes),
                 sum(away_us[node] for node in nodes),
+                weight_bytes=0 if weights is None else weights[number],
                 work=math.fsum(groups.finder.share_of(node) for node in nodes),
             )
             for number, nodes in enumerate(groups.nodes)
@@ -81,19 +84,19 @@ def find_places(
     slowdown: float,
     header_bytes: int,
     *,
-    private_input: bool = False,
+    pins: Pins = NO_PINS,
     limits: Limits = NO_LIMITS,
 ) -> Places:
     """The cuts of several tensors that are best at these rates on a device so many times slower, the likeliest first: within
-    the limits, and only those by which no input crosses where it is private."""
+    the limits and the pins."""
     network = Network.of(problem)
     found: dict[frozenset[int], CandidateCut] = {}
     solves = 0
     for rate_mbit in rates_mbit:
         us_per_byte = 8.0 / rate_mbit
         conditions = Conditions(slowdown, us_per_byte, 1.0, us_per_byte * header_bytes)
-        for pins in (Pins(private_input=True),) if private_input else (NO_PINS, Pins(private_input=True)):
-            plan, more = _best(network, conditions, pins, limits)
+        for asked in dict.fromkeys((pins, replace(pins, private_input=True))):
+            plan, more = _best(network, conditions, asked, limits)
             solves += more
             if plan is not None and 0 < len(plan.cut) < len(problem.groups) and plan.cut not in found:
                 found[plan.cut] = groups.cut_of(plan.cut)

@@ -16,7 +16,7 @@ from partitioner.choose import ordered
 from partitioner.cost import Candidate, predict
 from partitioner.explain_words import timed
 from partitioner.grid_file import read_grid
-from partitioner.options import PlanOptions, parse_duration, parse_link
+from partitioner.options import PlanOptions, parse_bytes, parse_duration, parse_link
 from partitioner.regret import words
 from shared.plan import REPORT_FILE
 
@@ -57,7 +57,8 @@ def main(
         list[int] | None, typer.Option(help="Height of a lower resolution for the ladder; may be repeated.")
     ] = None,
     rung: Annotated[
-        list[str] | None, typer.Option(help="One more rung: int8, or model:PATH of a smaller one; may be repeated.")
+        list[str] | None,
+        typer.Option(help="One more rung: int8, model:PATH of a smaller one, or module:function; may be repeated."),
     ] = None,
     labels: Annotated[
         Path | None,
@@ -69,6 +70,10 @@ def main(
         typer.Option(help="A tensor (or `input`) to cut at, whatever the weighing says; may be repeated."),
     ] = None,
     jpeg_quality: Annotated[list[int] | None, typer.Option(help="JPEG quality of the input; may be repeated.")] = None,
+    codec: Annotated[
+        list[str] | None,
+        typer.Option(help="A codec that another installed package brings, to be tried at every cut; may be repeated."),
+    ] = None,
     private_input: Annotated[
         bool, typer.Option("--private-input", help="The input stays on the device, in any coding.")
     ] = False,
@@ -89,6 +94,16 @@ def main(
     max_regret: Annotated[
         float, typer.Option(help="What the routes may lose under each of the conditions: 0.02 is 2 %.")
     ] = 0.02,
+    pin: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="NAME=edge or NAME=cloud: where an operator runs on every way through the cloud, by its name or a tensor's; "
+            "* and ? match any; may be repeated."
+        ),
+    ] = None,
+    device_memory: Annotated[
+        str | None, typer.Option(help="The most weights that the device may hold, heads and rungs, such as 64MiB.")
+    ] = None,
     threads: Annotated[int, typer.Option(help="Threads of a session.")] = 1,
     seed: Annotated[int, typer.Option(help="Seed of crops and synthetic data.")] = 0,
     quick: Annotated[bool, typer.Option("--quick", help="Spend less time on timing and judging.")] = False,
@@ -121,9 +136,12 @@ def main(
         private_input=private_input,
         least_share=least_share,
         max_bytes_per_second=max_bytes_per_second,
+        pins=tuple(pin or ()),
+        device_memory=None if device_memory is None else parse_bytes(device_memory),
         grid=() if conditions is None else read_grid(conditions),
         max_regret=max_regret,
         overhead=overhead,
+        codecs=tuple(codec or ()),
     )
     console = Console(markup=False)  # names of tensors and files are not ours
     with console.status("starting") as status:

@@ -152,6 +152,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     agreement. `forced` are the cuts that were to be the only routes, whatever the weighing says. `metric_means` says in a
     sentence what the agreement counts. `threads` is what a session was given, `quick` whether less time was spent. `edge` and
     `cloud` say where the times of either side come from; with a profile, times of the device are those of its machine.
+    `insured_only`: something is pinned to the cloud, so that ways on the device insure requests and do not win.
     `regret` is what the routes lose over a grid of conditions, where they were kept for one."""
 
     format: int
@@ -175,6 +176,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seconds: Annotated[float, msgspec.Meta(ge=0.0)]
     edge: Source = HERE
     cloud: Source = HERE
+    insured_only: bool = False
     regret: Regret | None = None
 
     def candidates(self, slowdown: float) -> list[Candidate]:

@@ -57,6 +57,7 @@ def record_of(study: Study, weighing: Weighing, plan: Plan, checks: Sequence[Che
         seconds=round(seconds, 1),
         edge=study.sides.edge.source,
         cloud=study.sides.cloud.source,
+        insured_only=bool(study.pins.cloud),
         regret=weighing.regret,
     )
 

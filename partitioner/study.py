@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from partitioner.agreement import Metric, agreement, check_labels, check_metric, default_metric, evidence, try_metric
 from partitioner.calibration import Calibration, divide, load_sources, probe_rows
+from partitioner.device_memory import Weights
 from partitioner.extensions import names_function, open_metric
 from partitioner.graph.cuts import CandidateCut, CutFinder
 from partitioner.graph.groups import Groups, find_groups
@@ -15,7 +16,9 @@ from partitioner.graph.recipe import Recipe, build
 from partitioner.options import PlanOptions
 from partitioner.overhead import Overhead
 from partitioner.overhead_file import read_overhead
+from partitioner.pins import find_pins
 from partitioner.running import Part, Tensors, load_part, named
+from partitioner.search.conditions import Pins
 from partitioner.side_files import open_sides
 from partitioner.sides import Sides
 from partitioner.timing import Pace
@@ -48,8 +51,9 @@ QUICK = Effort(0.0, 1.5, 6, 2, 2, 16, 48)
 @dataclass(frozen=True, slots=True)
 class Study:
     """Everything that weighing needs. `groups` are the model's operators between which cuts fall, `sides` the times of device
-    and cloud. `cuts` are those of one tensor, which begin with the input and end with the outputs; `forced` are the cuts that
-    the user named. `judge` is the metric, `reference` the whole model's answers to the held-out rows."""
+    and cloud, `pins` what must be on one side of every cut. `cuts` are those of one tensor, which begin with the input and
+    end with the outputs; `forced` are the cuts that the user named. `judge` is the metric, `reference` the whole model's
+    answers to the held-out rows."""
 
     options: PlanOptions
     effort: Effort
@@ -59,6 +63,8 @@ class Study:
     finder: CutFinder
     groups: Groups
     sides: Sides
+    pins: Pins
+    weights: Weights
     cuts: tuple[CandidateCut, ...]
     forced: tuple[CandidateCut, ...]
     data: Calibration
@@ -120,6 +126,7 @@ def begin(options: PlanOptions, progress: Progress) -> Study:
     forced = _forced(options, finder, cuts)
     groups = find_groups(finder)
     sides = open_sides(options, groups)
+    pins = find_pins(options.pins, groups, private_input=options.private_input)
     progress("reading the calibration data")
     whole = load_part(model, options.threads)
     data = _calibrate(options, effort, model, whole, judge)
@@ -127,7 +134,22 @@ def begin(options: PlanOptions, progress: Progress) -> Study:
     if data.labels or (data.real and names_function(judge.name)):
         try_metric(judge, [named(model.outputs, answer) for answer in reference], data.labels)
     return Study(
-        options, effort, recipe, model, whole, finder, groups, sides, cuts, forced, data, judge, reference, overhead
+        options,
+        effort,
+        recipe,
+        model,
+        whole,
+        finder,
+        groups,
+        sides,
+        pins,
+        Weights.of(finder),
+        cuts,
+        forced,
+        data,
+        judge,
+        reference,
+        overhead,
     )
 
 

@@ -7,7 +7,7 @@ it each time.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -15,14 +15,18 @@ import numpy as np
 
 from partitioner.calibration import synthetic_row
 from partitioner.choose import RATE_FACTORS, WHOLE
+from partitioner.constraints import Figures, broken
 from partitioner.cost import HEADER_BYTES, NOTHING, Candidate, Spread
+from partitioner.device_memory import Weights, model_bytes
 from partitioner.estimate import operator_times, remainder, spread_heads, warm_heads
 from partitioner.graph.cuts import CandidateCut
 from partitioner.ladder import LowerRung
 from partitioner.places import Places, Speed, find_places, problem_of
 from partitioner.profiles.codings import coding_jobs
 from partitioner.running import decode_all, encode_all
-from partitioner.search.conditions import Limits
+from partitioner.search.answers import Impossible, find_plan
+from partitioner.search.conditions import Conditions, Limits
+from partitioner.search.network import Network
 from partitioner.search.problem import Choice, Problem
 from partitioner.sides import CodecKey, Direction, Here, Side
 from partitioner.study import INPUT, Study
@@ -55,8 +59,6 @@ bits come to on dense activations (`shared.codecs.intn`)."""
 PROFILED = "as profiled"
 """In a key of times: the tensors that profiles are measured with."""
 PROFILE_ROWS = 8
-SHARE_SLACK = 1e-9
-"""Of a share of the compute: two ways to add it up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,9 @@ class Warm:
 class Table:
     """All ways of a study. `loaded` are the cuts that were looked at, by name; the input is the first. `several` are the cuts
     of several tensors that the search has found. `before` are microseconds of what lies before a cut, by side and cut;
-    `references` the codings that were timed as profiles time them, by name, and the raw bytes that each was timed on."""
+    `insured` is the rung that answers on the device whatever else does, `memory` the bytes of weights that
+    lie there with a cut's head, by cut. `references` are the codings that were timed as profiles time them, by name, and the
+    raw bytes that each was timed on."""
 
     study: Study
     lower: tuple[LowerRung, ...]
@@ -83,7 +87,14 @@ class Table:
     loaded: dict[str, LoadedCut] = field(default_factory=dict[str, LoadedCut])
     several: tuple[CandidateCut, ...] = ()
     before: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
+    insured: str = WHOLE
+    memory: dict[str, int] = field(default_factory=dict[str, int])
     references: dict[CodecKey, tuple[str, int]] = field(default_factory=dict[CodecKey, tuple[str, int]])
+
+    @property
+    def weights(self) -> Weights:
+        """The weights of the model and who uses them."""
+        return self.study.weights
 
     @property
     def inner(self) -> tuple[CandidateCut, ...]:
@@ -137,20 +148,57 @@ class Table:
         return [charged(self.study, way) for way in ways + self._estimates(here) if self._allowed(way, cuts)]
 
     def _allowed(self, way: Candidate, cuts: Mapping[str, CandidateCut]) -> bool:
-        """Whether the options allow a way: what leaves the device, how far it is computed before, and how many bytes it is.
-        A cut that the user names may be of any share."""
+        """Whether the options allow a way. A cut that the user names may be of any share."""
         options = self.study.options
         if way.kind == "device":
-            return True
-        if options.max_bytes is not None and way.bytes_up > options.max_bytes:
-            return False
-        if way.kind == "input":
-            return not options.private_input and options.least_share == 0.0
-        cut = cuts[way.cut]
-        inputs = {spec.name for spec in self.study.model.inputs}
-        if options.private_input and any(spec.name in inputs for spec in cut.tensors):
-            return False
-        return cut in self.study.forced or cut.share >= options.least_share - SHARE_SLACK
+            return options.device_memory is None or self.rung_bytes()[way.rung] <= options.device_memory
+        forced = way.cut in {cut.name for cut in self.study.forced}
+        found = broken(self.figures(way, cuts.get(way.cut)), options)
+        return not any(name != "share" or not forced for name in found)
+
+    def figures(self, way: Candidate, cut: CandidateCut | None) -> Figures:
+        """What demands are held against, of a way through the cloud."""
+        study = self.study
+        inputs = {spec.name for spec in study.model.inputs}
+        nodes: Set[int] = frozenset() if cut is None else cut.nodes
+        pinned = [[study.groups.nodes[group] for group in side] for side in (study.pins.edge, study.pins.cloud)]
+        kept = all(members <= nodes for members in pinned[0]) and not any(members & nodes for members in pinned[1])
+        memory = 0
+        if study.options.device_memory is not None:
+            memory = self._memory(way.cut, nodes)
+        return Figures(
+            sends_input=cut is None or any(spec.name in inputs for spec in cut.tensors),
+            pins_kept=kept,
+            share=0.0 if cut is None else cut.share,
+            bytes_up=way.bytes_up,
+            memory=memory,
+            agreement=way.agreement,
+        )
+
+    def _memory(self, name: str, nodes: Set[int]) -> int:
+        """Bytes of weights on the device where a cut's head lies beside the insurance."""
+        if name not in self.memory:
+            borders = [nodes, *([frozenset(self.weights.used)] if self.insured == WHOLE else [])]
+            own = 0 if self.insured == WHOLE else self.rung_bytes()[self.insured]
+            self.memory[name] = own + self.weights.of_segments(borders)
+        return self.memory[name]
+
+    def rung_bytes(self) -> dict[str, int]:
+        """Bytes of weights of each rung on the device, by name."""
+        weights = {rung.name: model_bytes(rung.model) for rung in self.lower}
+        return {WHOLE: self.weights.of_nodes(frozenset(self.weights.used)), **weights}
+
+    def of_cut(self, name: str) -> list[Candidate]:
+        """Every way by a cut that was looked at, whatever the options allow."""
+        return measured_candidates(self.study, self.loaded[name], self.samples.spreads(), self.here())
+
+    def nearest(self) -> CandidateCut | Impossible:
+        """The best cut that surely obeys everything, tensors sent raw and the input as measured; or what allows none."""
+        study, options = self.study, self.study.options
+        us_per_byte = 8.0 / options.link.rate_mbit
+        conditions = Conditions(study.sides.edge.slowdown, us_per_byte, 1.0, us_per_byte * reply_bytes(study))
+        found = find_plan(Network.of(self.problem(raw=True)), conditions, study.pins, self.limits)
+        return found if isinstance(found, Impossible) else study.groups.cut_of(found.plan.cut)
 
     def _before(self, name: str, side: Side, cut: CandidateCut) -> float:
         """Microseconds of the operators before a cut on a side, not slowed; without a profile as timed back to back."""
@@ -185,22 +233,23 @@ class Table:
     def search(self) -> Places:
         """Look for cuts of several tensors that may win near the stated link, by the exact search; the input must have been
         looked at. They are weighed from now on."""
-        options = self.study.options
+        study, options = self.study, self.study.options
         rates = [options.link.rate_mbit * factor for factor in RATE_FACTORS]
         places = find_places(
-            self.study.groups,
+            study.groups,
             self.problem(),
             rates,
             options.edge_slowdown,
             self.header_bytes,
-            private_input=options.private_input,
+            pins=study.pins,
             limits=self.limits,
         )
         self.several = places.cuts
         return places
 
-    def problem(self) -> Problem:
-        """The model as the search takes it, by what is known now; the input must have been looked at."""
+    def problem(self, *, raw: bool = False) -> Problem:
+        """The model as the search takes it, by what is known now; the input must have been looked at. `raw`: only
+        the input is ever coded."""
         study, sides = self.study, self.study.sides
         scale = self.here().whole.p50_us / self.warm.whole_us
         here_us = {index: time_us * scale for index, time_us in self.warm.operators.items()}
@@ -208,8 +257,9 @@ class Table:
             study.groups,
             sides.edge.operators(here_us),
             self._inputs(),
-            self._speeds(),
+            [] if raw else self._speeds(),
             cloud_us=sides.cloud.operators(here_us),
+            weights={number: self.weights.of_nodes(nodes) for number, nodes in enumerate(study.groups.nodes)},
         )
 
     @property
@@ -222,7 +272,10 @@ class Table:
         """What the options bound of a plan."""
         options = self.study.options
         most = None if options.max_bytes is None else max(0, options.max_bytes - HEADER_BYTES)
-        return Limits(options.least_share or None, None, most)
+        memory = None
+        if options.device_memory is not None and self.insured != WHOLE:
+            memory = options.device_memory - self.rung_bytes()[self.insured]
+        return Limits(options.least_share or None, memory, most)
 
     def cut_of(self, groups: frozenset[int]) -> CandidateCut:
         """The cut before which these groups run, the input where there are none. It is weighed from now on."""

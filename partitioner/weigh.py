@@ -14,19 +14,31 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from partitioner.calibration import is_image
-from partitioner.choose import acceptable, choose_routes, choose_rungs, contenders, explain, rank, without_dominated
+from partitioner.choose import (
+    WHOLE,
+    acceptable,
+    choose_routes,
+    choose_rungs,
+    contenders,
+    explain,
+    rank,
+    without_dominated,
+)
+from partitioner.constraints import binding, refuse
 from partitioner.cost import Candidate
+from partitioner.device_memory import fitting, insured_by
 from partitioner.grid_routes import Kept, keep_routes
 from partitioner.ladder import LowerRung, Rungs, default_resolutions, judge, lower_rungs, other_rungs, plan_rungs
 from partitioner.options import PlanOptions
 from partitioner.regret import Regret
+from partitioner.search.answers import Impossible
 from partitioner.settle import SideName, settled
 from partitioner.side_files import doubts_of
 from partitioner.sides import Here, Side
 from partitioner.study import Progress, Study
 from partitioner.table import Table, warm_up
 from partitioner.ways import LoadedCut
-from shared.errors import UserError
+from shared.errors import Unsatisfiable, UserError
 from shared.plan import Plan
 
 FEW = 50
@@ -75,6 +87,10 @@ def begin_weighing(study: Study, progress: Progress) -> Begun:
     table = Table(study, tuple(lower), warm_up(study))
     progress("timing the whole model, the rungs and the input's codings at the stream's pace")
     table.start()
+    if study.options.device_memory is not None:
+        ranked = rank(table.device(), study.options.link, study.options.deadline_ns, 0.0)
+        nbytes = table.rung_bytes()
+        table.insured = insured_by(ranked, nbytes, study.options.device_memory, study.options.min_agreement).rung
     progress("searching among all cuts")
     places = table.search()
     notes.append(
@@ -95,10 +111,19 @@ def weigh(study: Study, begun: Begun, progress: Progress) -> Weighing:
     kept = keep_routes(study, table, progress) if options.grid else None
     if not study.forced:
         _look_at_winners(study, table, progress)
+    if (study.forced or study.pins.cloud) and not _choose(study, table, table.candidates())[1]:
+        _look_for_a_way(study, table, progress)
     candidates = table.candidates()
     best, routes = _choose(study, table, candidates) if kept is None else _choose_kept(study, kept, candidates)
     device = table.device()
-    rungs = choose_rungs(device, options.min_agreement)
+    rungs = choose_rungs([c for c in candidates if c.kind == "device"], options.min_agreement)
+    if options.device_memory is not None:
+        borders = {name: loaded.cut.nodes for name, loaded in table.loaded.items()}
+        routes, rungs = fitting(
+            table.insured, routes, rungs, borders, table.weights, table.rung_bytes(), options.device_memory
+        )
+        known = [c for c in (*routes, *rungs) if _may_win(study, c)]
+        best = next(iter(rank(known, options.link, options.deadline_ns, options.min_agreement)), None)
     dropped = [c.rung for c in device if c not in rungs]
     left_out = [
         f"rung {name} is left out: not faster than a better one, or of too little agreement" for name in dropped
@@ -115,6 +140,7 @@ def weigh(study: Study, begun: Begun, progress: Progress) -> Weighing:
         notes=(
             *_overhead(study),
             *_private(options),
+            *_pinned(study),
             *doubts_of(options, study.sides),
             *begun.notes,
             *(() if kept is None else kept.notes),
@@ -139,7 +165,8 @@ def settle(study: Study, weighing: Weighing, plan: Plan) -> Weighing:
     )
     best = None
     if weighing.best is not None:
-        best = rank([*routes, *rungs], options.link, options.deadline_ns, options.min_agreement)[0]
+        able = [way for way in (*routes, *rungs) if _may_win(study, way)]
+        best = next(iter(rank(able, options.link, options.deadline_ns, options.min_agreement)), None)
     return replace(
         weighing,
         candidates=candidates,
@@ -171,6 +198,48 @@ def _overhead(study: Study) -> list[str]:
         f"times hold what a request costs beside its work and the link, measured on {known.processor}: from "
         f"{known.device_us / 1e3:.2f} ms on the device, from {known.cloud_us / 1e3:.2f} ms through the cloud"
     ]
+
+
+def _may_win(study: Study, way: Candidate) -> bool:
+    """Whether a way may be what the plan chooses. Where something is pinned to the cloud, the device is insurance only."""
+    return way.kind != "device" or not study.pins.cloud
+
+
+def _look_for_a_way(study: Study, table: Table, progress: Progress) -> None:
+    """Look at a cut that surely obeys everything, where the user demands a way through the cloud and none is known.
+
+    Raises `Unsatisfiable` where there is none, with what binds.
+    """
+    options = study.options
+    insured = 0 if table.insured == WHOLE else table.rung_bytes()[table.insured]
+    if study.forced:
+        ways = [
+            table.figures(way, cut if cut.nodes else None) for cut in study.forced for way in table.of_cut(cut.name)
+        ]
+        raise refuse(binding(ways, options), options)
+    found = table.nearest()
+    if isinstance(found, Impossible):
+        raise refuse(found, options, insured)
+    progress(f"cutting and timing at {found.name}")
+    table.look(found)
+    if not _choose(study, table, table.candidates())[1]:
+        raise Unsatisfiable(f"--pin {', --pin '.join(options.pins)}: no way through the cloud obeys all that was asked")
+
+
+def _pinned(study: Study) -> list[str]:
+    """What pins and a limit of memory mean, in plain words."""
+    told: list[str] = []
+    if study.pins.cloud:
+        told.append(
+            "what is pinned to the cloud is in the tail of every route; the rungs on the device insure every request all the "
+            "same, and run the whole of their models"
+        )
+    if study.options.device_memory is not None:
+        told.append(
+            f"the device may hold {study.options.device_memory} bytes of weights: rungs and heads that do not fit are left "
+            "out"
+        )
+    return told
 
 
 def _private(options: PlanOptions) -> list[str]:
@@ -222,6 +291,7 @@ def _look_at_winners(study: Study, table: Table, progress: Progress) -> None:
         hopeful = [
             replace(c, agreement=1.0 if math.isnan(c.agreement) else c.agreement, measured=True)
             for c in table.candidates()
+            if _may_win(study, c)
         ]
         splits = [c for c in without_dominated(hopeful) if c.kind == "split"]
         names = [c.cut for c in choose_routes(hopeful, options.link, options.deadline_ns, options.min_agreement)]
@@ -237,6 +307,7 @@ def _choose(study: Study, table: Table, candidates: Sequence[Candidate]) -> tupl
     """The best way and the routes to keep; where cuts are forced, those and nothing else."""
     options = study.options
     forced = {cut.name for cut in study.forced}
+    candidates = [c for c in candidates if _may_win(study, c)]
     ranked = rank(
         contenders(candidates, options.min_agreement, forced), options.link, options.deadline_ns, options.min_agreement
     )
@@ -251,7 +322,8 @@ def _choose(study: Study, table: Table, candidates: Sequence[Candidate]) -> tupl
 def _choose_kept(study: Study, kept: Kept, candidates: Sequence[Candidate]) -> tuple[Candidate | None, list[Candidate]]:
     """The best way of the routes that are kept for a grid and those on the device, and these routes, best first."""
     options = study.options
-    usable = [c for c in candidates if c.measured and (c.kind == "device" or (c.cut, c.coding) in kept.ways)]
+    known = [c for c in candidates if c.measured and _may_win(study, c)]
+    usable = [c for c in known if c.kind == "device" or (c.cut, c.coding) in kept.ways]
     ranked = rank(usable, options.link, options.deadline_ns, options.min_agreement)
     return next(iter(ranked), None), [c for c in ranked if c.kind != "device"]
 
