@@ -32,6 +32,7 @@ from edge.tickets import OutcomeFuture
 from hil.leak_census import Census, tell_census
 from hil.small_plans import make_images
 from shared.errors import HeadtailError
+from shared.process import SteadyHeap
 from shared.request import Array
 
 PATIENCE_S = 60.0
@@ -210,10 +211,14 @@ def _caught(errors: list[BaseException], work: Callable[..., None], *arguments: 
 
 def main() -> None:
     """Obey orders until the input ends."""
-    application = Application(msgspec.json.decode(sys.argv[1], type=Arrangement))
+    arrangement = msgspec.json.decode(sys.argv[1], type=Arrangement)
+    # As docs/promise.md says that an application may that carries its agent for days.
+    heap = SteadyHeap() if arrangement.settings else None
+    application = Application(arrangement)
     for line in sys.stdin.buffer:
         account = application.obey(msgspec.json.decode(line, type=Order))
         os.write(sys.stdout.fileno(), msgspec.json.encode(account) + b"\n")
+    del heap
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""What a process of our own does to itself so that its loop is rarely late. Never used inside an application's process.
+"""What a process of our own does to itself so that its loop is rarely late. None of it is done to an application's process,
+which may ask for the two last ones itself (`SteadyHeap`).
 
 * The interpreter offers its lock to waiting threads every 0.1 ms (`process.switch_interval_us`) instead of every 5 ms.
 * The cycle collector is off. What lives at start is frozen, and young objects are collected only while the loop waits
@@ -30,6 +31,9 @@ MOST_YOUNG_OBJECTS = 200_000
 
 OLD_EVERY = 50
 """Every so many young collections, one of all generations."""
+
+RESERVE_MB = 4.0
+"""What an application's heaps are grown by: the agent's own share and as much again for its threads."""
 
 _PIN_BYTES, _PIN_EVERY = 400, 500
 """Small enough for the interpreter's own heap, which it gives back in pieces of 256 KB or a megabyte where they are empty."""
@@ -85,6 +89,19 @@ class OwnProcess:
         took_ns = time.monotonic_ns() - began_ns
         self._longest_ns[generation] = max(took_ns, self._longest_ns[generation] * 7 // 8)
         self._young = 0 if generation == 2 else self._young + 1
+
+
+class SteadyHeap:
+    """Both heaps of this process as agent and node have theirs, for as long as this object is kept: one C heap for all
+    threads, and both heaps grown by `reserve_mb` (10^6 bytes), so that the process need not grow in the long run.
+
+    For an application that carries an embedded agent for days. Make it before anything else that starts threads: those that
+    are there keep heaps of their own. It cannot be undone, since the C allocator has no way back.
+    """
+
+    def __init__(self, reserve_mb: float = RESERVE_MB) -> None:
+        share_one_heap()
+        self._pins = _grow_heaps(int(reserve_mb * 1e6))
 
 
 def share_one_heap() -> None:

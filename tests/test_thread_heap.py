@@ -1,5 +1,7 @@
 """A thread's heap is larger while it is asked to be, and what it takes then is there already."""
 
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -35,3 +37,35 @@ def test_nothing_is_taken_where_nothing_is_asked() -> None:
     before = _resident()
     with grown_heap(0):
         assert _resident() - before < HEAP_BYTES
+
+
+STEADY = """
+import threading
+from pathlib import Path
+from shared.process import SteadyHeap
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+before = resident()
+heap = SteadyHeap(8.0)
+ready = resident()
+
+def work():
+    held = [bytearray(b"x" * 3000) for _ in range(1500)] + [object() for _ in range(30_000)]
+    seen.append(resident())
+
+seen = []
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+print(ready - before, seen[0] - ready)
+"""
+
+
+def test_an_application_with_a_steady_heap_uses_what_is_ready_from_any_thread() -> None:
+    # In a process of its own, since the C allocator cannot be set back.
+    said = subprocess.run([sys.executable, "-c", STEADY], capture_output=True, text=True, check=True).stdout
+    ready, more = (int(word) for word in said.split())
+    assert ready > 14e6
+    assert more < 1e6
