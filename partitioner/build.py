@@ -29,6 +29,7 @@ from partitioner.graph.split import Chain, split
 from partitioner.graph.weights import write_programs
 from partitioner.ladder import plan_rungs
 from partitioner.options import PlanOptions, check_options
+from partitioner.own_codings import check_codecs
 from partitioner.record import RECORD_FILE, encode_record
 from partitioner.recording import record_of
 from partitioner.report_page import render
@@ -95,6 +96,7 @@ def make_all(wanted: Sequence[PlanOptions], progress: Progress = lambda _: None)
     for options in wanted:
         check_options(options)
         plan_rungs(options.rungs)
+        check_codecs(options.codecs)
         check_place(options.out)
     with _workshop(first.out) as folder:
         study = begin(first, progress)

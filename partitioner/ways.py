@@ -13,6 +13,7 @@ from partitioner.cost import HEADER_BYTES, NOTHING, Candidate, Kind, Spread
 from partitioner.graph.cuts import CandidateCut
 from partitioner.graph.split import split
 from partitioner.overhead import Crossing
+from partitioner.own_codings import check_lossless, offered_codings
 from partitioner.running import Part, Tensors, decode_all, encode_all, frames_nbytes, load_part
 from partitioner.sides import Here
 from partitioner.study import INPUT, Study
@@ -167,21 +168,25 @@ def _codings(study: Study, cut: CandidateCut, head: Part | None) -> list[Coding]
         for quality in study.options.jpeg_qualities:
             codings.append(Coding(f"jpeg{quality}", "jpeg", quality=quality))
             codings.append(Coding(f"jpeg{quality}-444", "jpeg", quality=quality, subsampling="444"))
+    if not takes_int8(cut) and not study.options.codecs:
+        return codings
+    rows = [head(row) if head else row for row in study.data.fit]
+    samples = [[row[i] for row in rows] for i in range(len(cut.tensors))]
     if takes_int8(cut):
-        rows = [head(row) if head else row for row in study.data.fit]
-        samples = [[row[i] for row in rows] for i in range(len(cut.tensors))]
         if any(dtype_of(spec.dtype).itemsize > HALF_BYTES for spec in cut.tensors):
             codings.append(Coding("fp16", "fp16"))
         codings.append(Coding("int8", "int8", scales=tuple(calibrate_int8(tensor) for tensor in samples)))
         for bits in STEP_BITS:
             scales = tuple(calibrate_intn(tensor, bits) for tensor in samples)
             codings.append(Coding(f"int{bits}", "intn", bits=bits, scales=scales))
-    return codings
+    return codings + offered_codings(study.options.codecs, cut.tensors, samples, codings)
 
 
 def _coded(study: Study, cut: CandidateCut, coding: Coding, tail: Part, crossing: list[Tensors]) -> CodedCut:
     frames = [encode_all(tensors, coding) for tensors in crossing]
     nbytes = math.ceil(sum(frames_nbytes(f) for f in frames) / len(frames)) + HEADER_BYTES
+    if coding.lossless:
+        check_lossless(coding, cut.tensors, crossing, frames)
     if not coding.lossy:
         return CodedCut(coding, nbytes, 1.0)
     answers = [tail(decode_all(coded, coding, cut.tensors)) for coded in frames]

@@ -16,7 +16,7 @@ the plan's outputs.
 from __future__ import annotations
 
 import hashlib
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -44,8 +44,9 @@ class SegmentRange(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return self.first == self.last
 
 
-CodingKind = Literal["raw", "fp16", "int8", "intn", "jpeg", "qoi"]
-"""The ways to write a tensor that `shared.codecs` knows."""
+CodingKind = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+"""A way to write a tensor: one that `shared.codecs` has, or the name of one that another package brings
+(`shared.codecs.installed`). A plan of a kind that is not there is refused by `shared.plan_rules`."""
 
 
 def _no_quality() -> int:
@@ -63,7 +64,8 @@ class Coding(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     `q = clip(round(x / scale), -127, 127)` per channel of axis 1 (one scale for a tensor of fewer than two axes); `scales`
     holds a list for each tensor. `intn`: the same with `bits` of 2 to 8 and one scale a channel or one for the tensor, packed
     and compressed by zstd. `jpeg`: for one uint8 tensor of shape (1, height, width, 3), at `quality`; `subsampling` is
-    `444`, or empty for 4:2:0. `qoi`: the same tensors without loss. `docs/protocol.md` has the layouts.
+    `444`, or empty for 4:2:0. `qoi`: the same tensors without loss. `docs/protocol.md` has the layouts. Any other kind is the
+    name of a codec that another package brings, which says what the fields mean, and whether the coding is `lossless`.
 
     The contract digest is taken of a coding's JSON. So that plans of before keep theirs, the first four fields are always
     written (msgspec never leaves out what a function made), and later ones only where they are not at their defaults.
@@ -75,6 +77,7 @@ class Coding(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     scales: tuple[tuple[float, ...], ...] = msgspec.field(default_factory=_no_scales)
     bits: int = 0
     subsampling: Literal["", "444"] = ""
+    lossless: bool = False
 
     @property
     def coded(self) -> bool:
@@ -84,7 +87,7 @@ class Coding(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     @property
     def lossy(self) -> bool:
         """Whether what is decoded may differ from what was encoded."""
-        return self.kind not in {"raw", "qoi"}
+        return self.kind not in {"raw", "qoi"} and not self.lossless
 
 
 RAW = Coding("raw", "raw")

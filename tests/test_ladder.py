@@ -214,7 +214,7 @@ def test_a_model_of_one_row_is_no_rung_of_a_model_of_many(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("text", ["int4", "model:", "model", ""])
 def test_other_names_of_rungs_are_refused(text: str) -> None:
-    with pytest.raises(UserError, match="expected int8, exit or model:PATH"):
+    with pytest.raises(UserError, match="expected int8, exit, model:PATH or module:function"):
         parse_rung(text)
 
 

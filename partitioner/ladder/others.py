@@ -1,14 +1,17 @@
-"""Rungs that are asked for by name: `int8`, `exit`, and `model:PATH` for a smaller model of the user's."""
+"""Rungs that are asked for by name: `int8`, `exit`, `model:PATH` for a smaller model of the user's, and `module:function` for
+one that a function of the user's makes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from partitioner.extensions import names_function
 from partitioner.graph.model import Model
 from partitioner.graph.quantise import build_quantised, refuse_dynamic
 from partitioner.graph.recipe import Recipe
 from partitioner.ladder.exits import exit_rung
+from partitioner.ladder.own import OwnRung, own_model, own_rung
 from partitioner.ladder.rung import Rungs, make_each
 from partitioner.ladder.supplied import supplied_model
 from partitioner.running import Tensors, named
@@ -20,8 +23,8 @@ DYNAMIC = "int8-dynamic"
 EXIT = "exit"
 MODEL = "model:"
 
-Wanted = str | Path
-"""`int8`, `int8-dynamic`, `exit`, or the path of a smaller model."""
+Wanted = str | Path | OwnRung
+"""`int8`, `int8-dynamic`, `exit`, the path of a smaller model, or a function that makes one."""
 
 
 def parse_rung(text: str) -> Wanted:
@@ -36,7 +39,9 @@ def parse_rung(text: str) -> Wanted:
         if not path.is_file():
             raise UserError(f"rung {text!r}: there is no such file; an ONNX model was expected")
         return path
-    raise UserError(f"rung {text!r}: expected {INT8}, {EXIT} or {MODEL}PATH")
+    if names_function(text):
+        return own_rung(text)
+    raise UserError(f"rung {text!r}: expected {INT8}, {EXIT}, {MODEL}PATH or module:function of your own")
 
 
 def plan_rungs(texts: Sequence[str]) -> list[Wanted]:
@@ -57,7 +62,7 @@ def other_rungs(
     are fitted to, which must be real data: ranges of noise say nothing.
 
     Where they `must` be made (the user named them), the first that cannot is a `ModelError`; a smaller model always must.
-    Raises `UserError` for dynamic int8, and where there is nothing to be fitted to.
+    Raises `UserError` for dynamic int8, for a function that fails, and where there is nothing to be fitted to.
     """
     if DYNAMIC in wanted:
         refuse_dynamic(whole)
@@ -66,14 +71,18 @@ def other_rungs(
         EXIT: lambda: exit_rung(recipe, whole, fit),
     }
     asked = {name: makers[name] for name in makers if name in wanted}
-    if asked and not fit:
-        raise UserError(f"rung {next(iter(asked))} needs --calibration, to be fitted to and judged by")
+    own = {rung.name: rung for rung in wanted if isinstance(rung, OwnRung)}
+    if (asked or own) and not fit:
+        raise UserError(f"rung {next(iter([*asked, *own]))} needs --calibration, to be fitted to and judged by")
     paths = {_name(path): path for path in wanted if isinstance(path, Path)}
     if len(paths) < sum(isinstance(path, Path) for path in wanted):
         raise UserError("two rungs are models of one file name: rename one of them")
+    if len(own) < sum(isinstance(rung, OwnRung) for rung in wanted):
+        raise UserError("two rungs are functions of one name: rename one of them")
     fitted, notes = make_each(asked, lambda make: make(), must=must, threads=threads)
     supplied, _ = make_each(paths, lambda path: supplied_model(recipe, path, whole), must=True, threads=threads)
-    return fitted + supplied, notes
+    made, _ = make_each(own, lambda rung: own_model(recipe, rung, whole, fit), must=True, threads=threads)
+    return fitted + supplied + made, notes
 
 
 def _name(path: Path) -> str:

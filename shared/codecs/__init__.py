@@ -6,13 +6,15 @@ what a stream says of its own size before anything is decoded or allocated: a st
 place is refused, not decoded and cropped. So decoding takes no more memory than a small multiple of the tensor's own size,
 which each kind's file states.
 
-A kind lives in one file, behind `shared.codecs.codec.Codec`. To add one:
+A kind lives in one file, behind `shared.codecs.codec.Codec`. To add one to headtail:
 
 1. write its file, with a class that has the members of `Codec`;
-2. add its word to `shared.plan.CodingKind`, and the fields that only it needs to `shared.plan.Coding`, behind the others and
-   with a default, so that plans of before keep their contract digests;
-3. name it in `CODECS` below, the one table through which everything else finds it;
+2. add the fields that only it needs to `shared.plan.Coding`, behind the others and with a default, so that plans of before
+   keep their contract digests;
+3. name it in `CODECS` below;
 4. describe its frame in `docs/protocol.md`, and let `partitioner.ways` offer it.
+
+Another package brings one by an entry point (`shared.codecs.installed`; `docs/python.md` shows how).
 
 Rejected: a kind that registers itself when it is imported (what a plan means would depend on what had been imported
 before; a kind is a part of the contract, which both sides and the digest must know); one frame for all tensors (a frame
@@ -28,12 +30,13 @@ from shared.codecs.calibration import calibrate_int8, calibrate_intn
 from shared.codecs.codec import Codec, registered
 from shared.codecs.elements import channels, dtype_of
 from shared.codecs.half import Half
+from shared.codecs.installed import FIELDS, installed
 from shared.codecs.int8 import Int8
 from shared.codecs.intn import IntN
 from shared.codecs.jpeg import Jpeg
 from shared.codecs.qoi import Qoi
 from shared.codecs.raw import Raw
-from shared.errors import PeerError
+from shared.errors import PeerError, UserError
 from shared.plan import Coding
 from shared.request import Array, Buffer, TensorSpec
 
@@ -44,6 +47,7 @@ __all__ = [
     "calibrate_intn",
     "channels",
     "check_frame",
+    "codec_of",
     "coding_fault",
     "decode_into",
     "dtype_of",
@@ -52,10 +56,16 @@ __all__ = [
 ]
 
 CODECS = registered(Raw(), Half(), Int8(), IntN(), Jpeg(), Qoi())
-"""The codec of each kind, read-only."""
+"""The codec of each kind that headtail has itself, read-only."""
 
-DEFAULTS = {"quality": 0, "scales": (), "bits": 0, "subsampling": ""}
-"""The fields of a `Coding` that belong to some kinds only, with what they are in the others."""
+
+def codec_of(kind: str) -> Codec:
+    """The codec of a kind, of headtail's own or of another package. Raises `UserError` that names the kind where it is not
+    there, or is there and cannot be used."""
+    codec = CODECS.get(kind)
+    if codec is not None:
+        return codec
+    return installed(kind)
 
 
 def encode(array: Array, coding: Coding, tensor_index: int) -> Buffer:
@@ -65,7 +75,7 @@ def encode(array: Array, coding: Coding, tensor_index: int) -> Buffer:
     changed while the frame is in use. Raises `InputError` where the array does not fit the coding and `UserError` where
     a library is missing.
     """
-    return CODECS[coding.kind].encode(array, coding, tensor_index)
+    return codec_of(coding.kind).encode(array, coding, tensor_index)
 
 
 def frame_bounds(coding: Coding, spec: TensorSpec, rows: int) -> tuple[int, int]:
@@ -73,7 +83,7 @@ def frame_bounds(coding: Coding, spec: TensorSpec, rows: int) -> tuple[int, int]
 
     Raises `InputError` where the coding is not for such tensors.
     """
-    return CODECS[coding.kind].bounds(coding, spec, rows)
+    return codec_of(coding.kind).bounds(coding, spec, rows)
 
 
 def check_frame(frame_nbytes: int, coding: Coding, spec: TensorSpec, rows: int) -> None:
@@ -96,13 +106,16 @@ def decode_into(
     `UserError` where a library is missing. After an error `out` holds anything.
     """
     check_frame(len(frame) if isinstance(frame, bytes | bytearray) else frame.nbytes, coding, spec, rows)
-    CODECS[coding.kind].decode(frame, coding, tensor_index, spec, out)
+    codec_of(coding.kind).decode(frame, coding, tensor_index, spec, out)
 
 
 def coding_fault(coding: Coding, tensors: tuple[TensorSpec, ...]) -> str | None:
     """Why a cut of these tensors cannot travel in `coding`, in words; None where it can."""
-    codec = CODECS[coding.kind]
-    for field, default in DEFAULTS.items():
+    try:
+        codec = codec_of(coding.kind)
+    except UserError as reason:
+        return str(reason)
+    for field, default in FIELDS.items():
         if field not in codec.fields and getattr(coding, field) != default:
             return f"{field} is given, which a coding of kind {coding.kind} does not have"
     return codec.fault(coding, tensors)
