@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from partitioner.graph.recipe import Recipe
-from partitioner.inspect import CutRow, Inspection, Value, inspect_model
+from partitioner.inspection import CutRow, Inspection, Value, inspect_model
 from shared.errors import ModelError
 
 

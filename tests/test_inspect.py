@@ -13,7 +13,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from partitioner.graph.recipe import Recipe
-from partitioner.inspect import Inspection, inspect_model
+from partitioner.inspection import Inspection, inspect_model
 from partitioner.inspect_cli import main, show, size
 from shared.errors import ModelError
 
