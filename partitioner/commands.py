@@ -12,10 +12,10 @@ COMMANDS = (
     ),
     Command(
         "inspect",
-        "Show a model's inputs, outputs, candidate cuts and warnings.",
+        "Show a model's inputs, outputs, candidate cuts and warnings; draw it.",
         "partitioner.inspect_cli:main",
         extra="plan",
-        requires=("onnx", "onnxruntime"),
+        requires=("onnx", "onnxruntime", "scipy", "PIL"),
     ),
     Command(
         "plan",

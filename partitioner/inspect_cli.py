@@ -1,7 +1,8 @@
-"""`headtail inspect`: print what `partitioner.inspect` finds, as tables or as JSON."""
+"""`headtail inspect`: print what `partitioner.inspection` finds, as tables or as JSON, and draw it."""
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -12,8 +13,12 @@ from rich.console import Console
 from rich.table import Table
 
 from partitioner.graph.recipe import Recipe
-from partitioner.inspection import CutRow, Inspection, Value, inspect_model
-from shared.errors import ModelError
+from partitioner.graph_page import render_page, render_svg
+from partitioner.graph_view import bytes_in_words as size
+from partitioner.graph_view import view_of
+from partitioner.inspection import CutRow, Inspection, Value, look_at
+from partitioner.profiles.file import load_profile
+from shared.errors import ModelError, UserError
 
 
 def main(
@@ -27,9 +32,28 @@ def main(
         str, typer.Option(help="none, peaks[:k=32,min_score=0.2], topk[:k=5,softmax], or an ONNX file.")
     ] = "none",
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    svg: Annotated[Path | None, typer.Option(help="Draw the graph with its cuts to this SVG file.")] = None,
+    html: Annotated[Path | None, typer.Option(help="The same as a page, with the cuts and facts.")] = None,
+    profile: Annotated[
+        Path | None, typer.Option(help="Colour the drawing by the times in this profile, X.profile.")
+    ] = None,
 ) -> None:
-    """Show a model's inputs, outputs, candidate cuts with their bytes and shares of compute, and warnings."""
-    found = inspect_model(Recipe(model, tuple(shape or ()), preprocess, postprocess))
+    """Show a model's inputs, outputs, candidate cuts with their bytes and shares of compute, and warnings; draw it."""
+    if profile is not None and svg is None and html is None:
+        raise UserError("--profile colours a drawing: say where to draw it, with --svg FILE or --html FILE")
+    times = load_profile(profile) if profile is not None else None
+    for path in (svg, html):
+        _check_place(path)
+    look = look_at(Recipe(model, tuple(shape or ()), preprocess, postprocess))
+    found = look.found
+    if not found.problem and (svg is not None or html is not None):
+        try:
+            view = view_of(look, times)
+        except UserError as error:
+            raise UserError(f"{profile}: {error}") from None
+        for path, render in ((svg, render_svg), (html, render_page)):
+            if path is not None:
+                _write(path, render(view))
     if json:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
     else:
@@ -49,12 +73,53 @@ def show(found: Inspection, console: Console) -> None:
         highlight=False,
     )
     console.print(f"{sum(found.operators.values())} operators: {operators}{more}", highlight=False, markup=False)
+    for trait in _traits(found):
+        console.print(trait, highlight=False, markup=False)
     console.print(_values(found))
     if found.cuts:
         console.print(_cuts(found.cuts))
         console.print("batches: " + ("yes, proven with two rows" if found.batchable else "no"), highlight=False)
     for warning in found.warnings:
         console.print(f"warning: {warning}", style="yellow", highlight=False, markup=False)
+
+
+def _check_place(path: Path | None) -> None:
+    """Refuse what cannot be written to before a model is loaded."""
+    if path is not None and (path.is_dir() or not path.parent.is_dir()):
+        raise UserError(f"{path}: cannot be written: expected a file in a folder that is there")
+
+
+def _write(path: Path, words: str) -> None:
+    """Write a file, which appears under its name when it is whole."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        draft.write_text(words, encoding="utf-8")
+        draft.replace(path)
+    except OSError as reason:
+        draft.unlink(missing_ok=True)
+        raise UserError(f"{path}: cannot be written: {reason.strerror}") from None
+
+
+def _traits(found: Inspection) -> list[str]:
+    """What decides where a model can run, in sentences; nothing where there is nothing to say."""
+    told: list[str] = []
+    if found.unsupported:
+        told.append(f"no installed provider has: {', '.join(found.unsupported)}")
+    if found.control_flow:
+        told.append("control flow: " + ", ".join(f"{count} {name}" for name, count in found.control_flow.items()))
+    quantised = found.quantisation
+    if quantised.any:
+        integer = ", ".join(f"{count} {name}" for name, count in quantised.integer.items())
+        told.append(
+            f"quantised: {quantised.quantise} QuantizeLinear, {quantised.dequantise} DequantizeLinear"
+            + (f", {integer}" if integer else "")
+            + ("; ranges are found anew for each run" if quantised.dynamic else "")
+        )
+    if len(found.weights_by_type) > 1 or quantised.any:
+        told.append("weights: " + ", ".join(f"{size(n)} {name}" for name, n in found.weights_by_type.items()))
+    if found.sized_by_data:
+        told.append(f"sizes that depend on the data: {found.sized_by_data} values, at which no cut may fall")
+    return told
 
 
 def _values(found: Inspection) -> Table:
@@ -75,7 +140,7 @@ def _cuts(cuts: tuple[CutRow, ...]) -> Table:
     table.add_column("made by")
     table.add_column("type")
     table.add_column("shape", overflow="fold")
-    for column in ("raw", "int8", "compute before"):
+    for column in ("raw", "int8", "cheapest", "compute before"):
         table.add_column(column, justify="right")
     for cut in cuts:
         types = " ".join(dict.fromkeys(spec.dtype for spec in cut.tensors))
@@ -85,8 +150,9 @@ def _cuts(cuts: tuple[CutRow, ...]) -> Table:
             cut.producer,
             types,
             shapes,
-            size(cut.raw_bytes),
+            f"{size(cut.raw_bytes)}{' (own 8 bits)' if cut.quantised else ''}",
             size(cut.int8_bytes),
+            f"{size(cut.cheapest_bytes)} {cut.cheapest}",
             f"{cut.share_before:.1%}",
         )
     return table
@@ -94,10 +160,3 @@ def _cuts(cuts: tuple[CutRow, ...]) -> Table:
 
 def _plain(text: str) -> str:
     return text.replace("[", "\\[")
-
-
-def size(count: int) -> str:
-    """Bytes for a person: `589.8 KB`."""
-    if count < 1000:
-        return f"{count} B"
-    return f"{count / 1e3:.1f} KB" if count < 1_000_000 else f"{count / 1e6:.1f} MB"

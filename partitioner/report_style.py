@@ -14,10 +14,75 @@ _DARK = (
 )
 _COLOURS = "".join(f".k{n}{{--c:var(--k{n})}}" for n in range(11))
 
-STYLE = (
+PALETTE = (
     f":root{{color-scheme:light dark;{_LIGHT}}}"
-    f"@media screen and (prefers-color-scheme:dark){{:root{{{_DARK}}}}}"
-    + _COLOURS
+    f"@media screen and (prefers-color-scheme:dark){{:root{{{_DARK}}}}}" + _COLOURS
+)
+"""The colours as variables, for light, dark and paper."""
+
+DRAWING = """
+svg text{
+  font:12px system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif; fill:var(--ink);
+  font-variant-numeric:tabular-nums;
+}
+svg .tick,svg .weak{fill:var(--soft)}
+svg .title{fill:var(--soft)}
+.grid{stroke:var(--grid);stroke-width:1}
+.grid.faint{stroke-opacity:.6}
+.frame{fill:none;stroke:var(--rule)}
+.region{fill:var(--c);fill-opacity:var(--fill)}
+.border{fill:none;stroke:var(--ink);stroke-opacity:.55;stroke-width:1.1}
+.hatch{fill:url(#late)}
+.hatchline{stroke:var(--ink);stroke-opacity:.3;stroke-width:1}
+.badge circle{fill:var(--c)}
+svg .inside{fill:var(--on)}
+svg .badge text{fill:var(--on);font-weight:600}
+.badge.weak{opacity:.7}
+.plate{fill:var(--paper);fill-opacity:.82}
+svg .name{font-weight:500}
+.here circle{fill:var(--paper);stroke:var(--ink);stroke-width:2}
+.here .dot{fill:var(--ink);stroke:none}
+svg .here text{font-weight:600;paint-order:stroke;stroke:var(--paper);stroke-width:3px;stroke-linejoin:round}
+.curve{fill:none;stroke:var(--c);stroke-width:2}
+.curve.input{stroke-dasharray:7 4}
+.curve.split{stroke-dasharray:2 3}
+.curve.faint{stroke-width:1;stroke-opacity:.5}
+line.due{stroke:var(--bad);stroke-width:1.5}
+svg text.due{fill:var(--bad)}
+line.asked{stroke:var(--ink);stroke-dasharray:1 3}
+.callout{stroke:var(--ink);stroke-width:1;fill:var(--ink)}
+.leader{stroke:var(--soft);stroke-width:.8;stroke-opacity:.7}
+.row{stroke:var(--grid)}
+.point{stroke:var(--c);stroke-width:2;fill:var(--paper)}
+.point.full{fill:var(--c)}
+.point.hollow{stroke-opacity:.75}
+.stage.device{fill:var(--k2)}
+.stage.link{fill:var(--k1)}
+.stage.cloud{fill:var(--k3)}
+.stage.overhead{fill:var(--k5)}
+.stage.total{fill:var(--soft)}
+.stage.thin{fill-opacity:.55}
+.bar .device{background:var(--k2)}
+.bar .link{background:var(--k1)}
+.bar .cloud{background:var(--k3)}
+.bar .overhead{background:var(--k5)}
+.stem{stroke:var(--soft);stroke-width:1.4}
+.stem.dense{stroke-width:.6}
+.stem.estimated{stroke-opacity:.55;fill:var(--paper)}
+.segment{fill:var(--card);stroke:var(--soft)}
+.band{fill:var(--good);fill-opacity:.14}
+.whisker{stroke:var(--k1);stroke-width:2}
+"""
+"""The rules of what the drawings are made of."""
+
+ALONE = (
+    f"svg.chart{{{_LIGHT};background:var(--paper)}}"
+    f"@media screen and (prefers-color-scheme:dark){{svg.chart{{{_DARK}}}}}svg.chart{{--c:var(--k0)}}" + _COLOURS
+)
+"""The colours as variables of one drawing (of class `chart`) that stands alone, on a ground of its own."""
+
+STYLE = (
+    PALETTE
     + """
 *{box-sizing:border-box}
 html{-webkit-text-size-adjust:100%}
@@ -74,57 +139,9 @@ td.late{color:var(--bad)}
 td .letter{margin-right:.5rem}
 .swatch{flex:none;width:1.6rem;height:1.1rem}
 .notes{padding-left:1.2rem;color:var(--soft);font-size:.95rem}
-svg text{
-  font:12px system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif; fill:var(--ink);
-  font-variant-numeric:tabular-nums;
-}
-svg .tick,svg .weak{fill:var(--soft)}
-svg .title{fill:var(--soft)}
-.grid{stroke:var(--grid);stroke-width:1}
-.grid.faint{stroke-opacity:.6}
-.frame{fill:none;stroke:var(--rule)}
-.region{fill:var(--c);fill-opacity:var(--fill)}
-.border{fill:none;stroke:var(--ink);stroke-opacity:.55;stroke-width:1.1}
-.hatch{fill:url(#late)}
-.hatchline{stroke:var(--ink);stroke-opacity:.3;stroke-width:1}
-.badge circle{fill:var(--c)}
-svg .inside{fill:var(--on)}
-svg .badge text{fill:var(--on);font-weight:600}
-.badge.weak{opacity:.7}
-.plate{fill:var(--paper);fill-opacity:.82}
-svg .name{font-weight:500}
-.here circle{fill:var(--paper);stroke:var(--ink);stroke-width:2}
-.here .dot{fill:var(--ink);stroke:none}
-svg .here text{font-weight:600;paint-order:stroke;stroke:var(--paper);stroke-width:3px;stroke-linejoin:round}
-.curve{fill:none;stroke:var(--c);stroke-width:2}
-.curve.input{stroke-dasharray:7 4}
-.curve.split{stroke-dasharray:2 3}
-.curve.faint{stroke-width:1;stroke-opacity:.5}
-line.due{stroke:var(--bad);stroke-width:1.5}
-svg text.due{fill:var(--bad)}
-line.asked{stroke:var(--ink);stroke-dasharray:1 3}
-.callout{stroke:var(--ink);stroke-width:1;fill:var(--ink)}
-.leader{stroke:var(--soft);stroke-width:.8;stroke-opacity:.7}
-.row{stroke:var(--grid)}
-.point{stroke:var(--c);stroke-width:2;fill:var(--paper)}
-.point.full{fill:var(--c)}
-.point.hollow{stroke-opacity:.75}
-.stage.device{fill:var(--k2)}
-.stage.link{fill:var(--k1)}
-.stage.cloud{fill:var(--k3)}
-.stage.overhead{fill:var(--k5)}
-.stage.total{fill:var(--soft)}
-.stage.thin{fill-opacity:.55}
-.bar .device{background:var(--k2)}
-.bar .link{background:var(--k1)}
-.bar .cloud{background:var(--k3)}
-.bar .overhead{background:var(--k5)}
-.stem{stroke:var(--soft);stroke-width:1.4}
-.stem.dense{stroke-width:.6}
-.stem.estimated{stroke-opacity:.55;fill:var(--paper)}
-.segment{fill:var(--card);stroke:var(--soft)}
-.band{fill:var(--good);fill-opacity:.14}
-.whisker{stroke:var(--k1);stroke-width:2}
+"""
+    + DRAWING
+    + """
 @media (max-width:999px){
   .pair{grid-template-columns:minmax(0,1fr)}
 }

@@ -13,8 +13,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from partitioner.graph.recipe import Recipe
-from partitioner.inspection import Inspection, inspect_model
 from partitioner.inspect_cli import main, show, size
+from partitioner.inspection import Inspection, inspect_model
 from shared.errors import ModelError
 
 
@@ -104,6 +104,58 @@ def test_an_open_axis_is_the_problem(tmp_path: Path) -> None:
     net.inputs[0].type.tensor_type.shape.dim[2].dim_param = "height"
     found = look(net, tmp_path)
     assert "--shape x=1,3,?,16" in found.problem
+
+
+def test_all_operators_that_nobody_has_are_named_and_those_made_of_others_are_not(tmp_path: Path) -> None:
+    net = Net()
+    net.add("Magic", [net.input("x", [1, 4])], "a", domain="com.example")
+    net.add("Spell", ["a"], "b", domain="com.example")
+    net.add("HardSwish", ["b"], "y")
+    net.domains["com.example"] = 1
+    net.output("y")
+    assert look(net, tmp_path).unsupported == ("com.example:Magic", "com.example:Spell")
+
+
+def test_control_flow_eight_bits_and_types_of_weights_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    net = Net()
+    x = net.input("x", ["batch", 4])
+    net.add("QuantizeLinear", [x, net.hold("s", np.float32(0.1)), net.hold("z", np.uint8(3))], "q")
+    net.add("MatMulInteger", ["q", net.hold("w", np.arange(16, dtype=np.int8).reshape(4, 4)), "z"], "i")
+    net.add("Cast", ["i"], "f", to=1)
+    body = helper.make_graph(
+        [helper.make_node("Relu", ["f"], ["r"])], "body", [], [helper.make_tensor_value_info("r", 1, None)]
+    )
+    net.add("If", [net.hold("yes", np.array(True))], "y", then_branch=body, else_branch=body)
+    net.output("y", ["batch", 4])
+    path = net.save(tmp_path / "net.onnx")
+    main(path, ["1,4"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "control flow: 1 If" in said
+    assert "quantised: 1 QuantizeLinear, 0 DequantizeLinear, 1 MatMulInteger" in said
+    assert "16 B int8" in said
+    found = inspect_model(Recipe(path, ("1,4",)))
+    assert found.quantisation.integer == {"MatMulInteger": 1}
+    assert not found.quantisation.dynamic
+    cut = next(cut for cut in found.cuts if cut.name == "q")
+    assert (cut.quantised, cut.raw_bytes, cut.cheapest, cut.cheapest_bytes) == (True, 4, "raw", 4)
+
+
+def test_values_whose_size_depends_on_the_data_are_counted(tmp_path: Path) -> None:
+    net = Net()
+    net.add("Relu", [net.input("x", [1, 8])], "some")
+    net.add("NonZero", ["some"], "places")
+    net.add("Cast", ["places"], "float", to=1)
+    net.add("ReduceSum", ["float"], "y", keepdims=0)
+    net.output("y")
+    assert look(net, tmp_path).sized_by_data == 2
+
+
+def test_a_picture_is_cheapest_as_jpeg_and_floats_in_four_bits(tmp_path: Path) -> None:
+    path = classifier().save(tmp_path / "net.onnx")
+    found = inspect_model(Recipe(path, ("1,3,16,16",), "image"))
+    assert [(cut.cheapest, cut.cheapest_bytes) for cut in found.cuts[:2]] == [("jpeg90", 77), ("int4", 256)]
 
 
 def test_json_holds_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

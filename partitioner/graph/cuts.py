@@ -188,6 +188,10 @@ class CutFinder:
         """Whether a value may cross a cut by itself: an input, or at a border and of a size that no data changes."""
         return name not in self._made_by or (name in self._borders and self._may_cross(name))
 
+    def sized_by_data(self) -> int:
+        """How many values have a size that depends on the data: no cut may fall at them."""
+        return sum(bool(fact.spec.dtype) and not fact.steady for fact in self._facts.values())
+
     def sent_for(self, name: str) -> str:
         """What crosses where a value is needed on the other side: itself, or what it is made again from."""
         return self._sent_for(name)
