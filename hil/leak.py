@@ -1,9 +1,10 @@
 """What a long run leaves behind: resident memory, descriptors, threads, leases, timers, of every process that took part.
 
 An application asks (`hil.leak_load`), in one form of an agent that it carries itself, in the other of an agent of its own
-process; a node answers behind either. They are looked at only when nothing is under way: first when all are up, then after
-every so many requests, last when the client has gone. Memory is held against what it was after the first of these stretches,
-when every buffer, window and pool has found its size.
+process; a node answers behind either, and stands still now and then, so that what it was asked and what it answers gather
+in every queue, in the first stretch as ever after. They are looked at only when nothing is under way: first when all are up,
+then after every so many requests, last when the client has gone. Memory is held against what it was after the first of these
+stretches, when every buffer, window and pool has found its size.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import os
 import shutil
 import signal
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -41,6 +43,9 @@ PLANS: Mapping[str, tuple[str, ...]] = {"raw": ("raw",), "split": ("split-int8",
 """Models and their routes; all of them have a rung as well."""
 
 CHURN = 20
+STALL_EVERY_S, STALL_S = 2.0, 0.2
+"""How often the node stands still while requests are made, and for how long: far beyond every deadline."""
+
 PROBE = (sys.executable, "-m", "hil.leak_probe")
 APPLICATION = "application"
 MOST_MORE, LEAST_MORE = 0.001, 5
@@ -115,7 +120,8 @@ class LeakRig:
         asked = 0
         while asked < requests:
             more = min(stretch, requests - asked)
-            account = self._order("ask", more)
+            with self._stalls():
+                account = self._order("ask", more)
             asked += more
             censuses.append({name: self._rest(name) for name in self._probed} | {APPLICATION: account.census})
             for name, sample in self._samples(asked).items():
@@ -140,6 +146,25 @@ class LeakRig:
             growth={name: of[-1].resident_kb / of[0].resident_kb - 1 for name, of in samples.items()},
             broken=tuple(broken),
         )
+
+    @contextmanager
+    def _stalls(self) -> Generator[None]:
+        """The node stands still now and then; it goes on when the context is left."""
+        node, over = self._probed["node"], threading.Event()
+
+        def stall() -> None:
+            while not over.wait(STALL_EVERY_S):
+                node.stop()
+                over.wait(STALL_S)
+                node.resume()
+
+        thread = threading.Thread(target=stall)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
