@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import select
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self, TypeVar
@@ -43,6 +43,7 @@ class Asker:
         self._incarnation = time.monotonic_ns()
         self._sequence = 0
         self._frames: tuple[Buffer, ...] = ()
+        self._tails: Counter[int] = Counter()
         self._events: deque[Event] = deque()
         self._dealers = Dealers(PEER, self._incarnation, decode_node)
         self._dealers.connect(LINK, endpoint)
@@ -90,10 +91,16 @@ class Asker:
             raise HeadtailError(
                 f"an answer came for another request: {reply.sequence}, cut {reply.cut}, {reply.coding}"
             )
+        if reply.stages.get("tail", 0) > 0:
+            self._tails[cut] += rows
         return {
             spec.name: array_of(tensor, frame)
             for spec, tensor, frame in zip(plan.outputs, reply.tensors, self._frames, strict=True)
         }
+
+    def tails(self) -> dict[int, int]:
+        """Rows of which the node said that it ran the tail, by cut."""
+        return dict(self._tails)
 
     def close(self) -> None:
         """Say goodbye and disconnect."""

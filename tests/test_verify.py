@@ -6,10 +6,11 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 import typer
-from tiny import make_bundle
+from tiny import inputs_for, make_bundle
 from typer.testing import CliRunner
 
 from cloud.launches import LaunchCount
@@ -17,10 +18,11 @@ from hil.asker import Asker
 from hil.own_node import OwnNode
 from hil.proof import TOLERANCE, Proof, difference, named, prove_cuts
 from hil.references import SingleProcess
+from hil.samples import LEAST_JUDGED
 from hil.verify import Verdict, main, rows_by_cut, verify
 from shared.bundle import Bundle, load_bundle, write_manifest
-from shared.errors import BundleError, HeadtailError
-from shared.plan import GOLDEN_FILE, Plan
+from shared.errors import BundleError, HeadtailError, UserError
+from shared.plan import GOLDEN_FILE, PLAN_FILE, Plan, Route
 from shared.request import Array, Buffer
 
 
@@ -39,7 +41,8 @@ def test_every_cut_coding_and_rung_is_proven(verdict: Verdict) -> None:
     tried = {(proof.cut, proof.coding) for proof in verdict.proofs if proof.cut is not None}
     assert tried == {(i, coding.name) for i, cut in enumerate(plan.cuts[:-1]) for coding in cut.codings}
     assert {p.way for p in verdict.proofs if p.cut is None} == {f"rung {rung.name}" for rung in plan.ladder}
-    assert {p.rows for p in verdict.proofs} == {1, 2}
+    for way in (True, False):
+        assert {p.rows for p in verdict.proofs if (p.cut is None) is way} == {1, 2, 4}
     assert verdict.holds
 
 
@@ -90,6 +93,60 @@ class OtherAnswers:
 
     def ask(self, plan: Plan, cut: int, coding: str, frames: Sequence[Buffer], rows: int) -> dict[str, Array]:
         return named(plan.cuts[-1], [np.concatenate([a] * rows) for a in self.golden[0].outputs])
+
+
+def judged(folder: Path, rung: float, int8: float) -> tuple[Path, Path]:
+    """The chain with these agreements stated of its cheaper rung and of its int8 routes, and rows to judge them by."""
+    path = make_bundle(folder, "chain")
+    plan = msgspec.json.decode((path / PLAN_FILE).read_bytes(), type=Plan)
+    ladder = tuple(msgspec.structs.replace(r, agreement=rung) if r.program else r for r in plan.ladder)
+    kept = tuple(r for r in plan.routes if r.coding == "raw")
+    routes = (*kept, Route(1, "int8", int8, 500, 500), Route(2, "int8", int8, 500, 500))
+    changed = msgspec.structs.replace(plan, ladder=ladder, routes=routes, metric="relative")
+    (path / PLAN_FILE).write_bytes(msgspec.json.encode(changed))
+    write_manifest(path)
+    rows = np.concatenate([inputs_for(plan, seed=seed)[0] for seed in range(LEAST_JUDGED)])
+    np.savez(folder / "rows.npz", **{plan.inputs[0].name: rows})
+    return path, folder / "rows.npz"
+
+
+def call(*arguments: object) -> tuple[int, str]:
+    app = typer.Typer()
+    app.command()(main)
+    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, [str(argument) for argument in arguments])
+    return result.exit_code, " ".join(result.output.split())
+
+
+def test_a_rung_and_a_coding_that_agree_less_than_planned_are_named(tmp_path: Path) -> None:
+    path, rows = judged(tmp_path, rung=0.99, int8=0.0)
+    status, said = call(path, "--calibration", rows)
+    assert status == 1
+    assert "rung small: agrees by" in said
+    assert "the plan says 0.990, and 0.02 less is allowed" in said
+    assert "as int8: agrees by" not in said
+    status, said = call(path)
+    assert status == 0, said
+    assert "agreement was not judged" in said
+
+
+def test_a_node_that_is_there_runs_the_tails_and_its_replies_say_so(tmp_path: Path) -> None:
+    path, rows = judged(tmp_path, rung=0.0, int8=0.0)
+    bundle = load_bundle(path)
+    with OwnNode(path, 1) as node:
+        verdict = verify(path, node=node.endpoint(), calibration=rows)
+        counted = rows_by_cut(bundle, node.end().launches)
+    assert verdict.holds
+    assert verdict.ran == verdict.asked == counted
+    assert {p.coding for p in verdict.proofs if p.agreement is not None} == {"int8", ""}
+    assert all(p.requests == 2 + LEAST_JUDGED for p in verdict.proofs)
+    assert verdict.samples.given == LEAST_JUDGED
+
+
+def test_an_endpoint_or_rows_that_are_none_are_refused(chain: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="tcp://host:port"):
+        main(chain, node="nowhere")
+    with pytest.raises(UserError, match="no such file or folder"):
+        verify(chain, calibration=tmp_path / "nowhere")
 
 
 def test_a_swapped_answer_is_seen(chain: Path) -> None:
