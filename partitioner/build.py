@@ -30,7 +30,7 @@ from partitioner.graph.weights import write_programs
 from partitioner.ladder import plan_rungs
 from partitioner.options import PlanOptions, check_options
 from partitioner.own_codings import check_codecs
-from partitioner.record import RECORD_FILE, encode_record
+from partitioner.record import RECORD_FILE, Record, encode_record
 from partitioner.recording import record_of
 from partitioner.report_page import render
 from partitioner.running import Tensors
@@ -64,10 +64,12 @@ GOLDEN_ROWS = 4
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A plan that was made: where it lies, what it says, what was weighed, whose times were taken, and how long it took."""
+    """A plan that was made: where it lies, what it says, its record, what was weighed, whose times were taken, and how
+    long it took."""
 
     path: Path
     plan: Plan
+    record: Record
     weighing: Weighing
     sides: Sides
     seconds: float
@@ -153,7 +155,7 @@ def _make(
     (folder / REPORT_FILE).write_text(render(record, plan), encoding="utf-8")
     write_manifest(folder)
     finish_bundle(folder, options.out)
-    return Made(options.out, plan, weighing, study.sides, time.monotonic() - began)
+    return Made(options.out, plan, record, weighing, study.sides, time.monotonic() - began)
 
 
 @contextmanager

@@ -11,13 +11,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from partitioner import api, regret
 from partitioner import explain_words as words
-from partitioner import regret
-from partitioner.conditions import TITLES, Conditions, check_conditions, parse_span, show_value
-from partitioner.explanation import STAGES, Explanation, Standing, explain
-from partitioner.options import parse_duration, parse_link
+from partitioner.conditions import TITLES, show_value
+from partitioner.explanation import STAGES, Explanation, Standing
+from partitioner.planned import read_plan
 from partitioner.record import Record
-from partitioner.record_file import read_record
 from partitioner.words import ms, share
 
 WIDE_COLUMNS = 110
@@ -45,22 +44,19 @@ def main(
 
     What is not given is as the plan was asked for. Nothing is measured again, and no model is loaded.
     """
-    spans = [parse_span(text) for text in what_if or ()]
-    given_link = None if link is None else parse_link(link)
-    given_ns = None if deadline is None else parse_duration(deadline)
-    _, record = read_record(plan)
-    asked = record.asked
-    conditions = Conditions(
-        link=asked.link if given_link is None else given_link,
-        edge_slowdown=asked.edge_slowdown if edge_slowdown is None else edge_slowdown,
-        deadline_ns=asked.deadline_ns if given_ns is None else given_ns,
-        min_agreement=asked.min_agreement if min_agreement is None else min_agreement,
+    planned = read_plan(plan)
+    explanation = api.explain(
+        planned,
+        link=link,
+        edge_slowdown=edge_slowdown,
+        deadline=deadline,
+        min_agreement=min_agreement,
+        what_if=what_if or (),
     )
-    explanation = explain(record, check_conditions(conditions), spans)
     if as_json:
         typer.echo(msgspec.json.format(msgspec.json.encode(explanation), indent=1))
         return
-    _show(Console(markup=False, highlight=False), explanation, record)
+    _show(Console(markup=False, highlight=False), explanation, planned.record)
 
 
 def _show(console: Console, explanation: Explanation, record: Record) -> None:

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,15 +15,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from typer.core import TyperGroup
 
-from partitioner.graph.external import save_with_weights
-from partitioner.graph.load import read_model
+from partitioner import api
 from partitioner.graph.recipe import Recipe
 from partitioner.profiles.diff import compare
 from partitioner.profiles.estimate import estimate_profile
 from partitioner.profiles.file import check_out, load_profile, save_profile
-from partitioner.profiles.measure import Asked, check_asked, measure, provider_named
-from partitioner.profiles.record import DeviceProfile, OperatorKind
-from partitioner.profiles.remote import Host
+from partitioner.profiles.measure import buckets_of
+from partitioner.profiles.record import OperatorKind
 from partitioner.profiles.roofline import Roof
 from partitioner.profiles.scaling import scaled
 from partitioner.profiles.show import origin_line, show_difference, show_profile
@@ -101,24 +97,24 @@ def measure_here(
     Run it on the machine that is to be described, with as little else running as in use. `headtail profile MODEL` is the
     same.
     """
-    check_out(out)
-    asked = Asked(
-        model=model,
-        side=side.value,
-        shapes=buckets_of(shape or ()),
-        preprocess=preprocess,
-        postprocess=postprocess,
-        batches=batches_of(batch),
-        provider=provider_named(provider) if host is None else provider,
-        threads=threads,
-        cadence_hz=cadence,
-        seconds=seconds,
-    )
-    check_asked(asked)
     console = Console(markup=False, highlight=False)
     with _Shown(console) as shown:
-        profile = measure(asked, shown.tell) if host is None else _on(Host(host, headtail_there), asked, shown)
-    save_profile(profile, out)
+        profile = api.profile(
+            model,
+            out,
+            side=side.value,
+            shape=shape or (),
+            preprocess=preprocess,
+            postprocess=postprocess,
+            batch=batches_of(batch),
+            provider=provider,
+            threads=threads,
+            cadence=cadence,
+            seconds=seconds,
+            host=host,
+            headtail_there=headtail_there,
+            progress=shown.tell,
+        )
     show_profile(profile, console)
     console.print(f"written: {out}")
 
@@ -183,17 +179,6 @@ def show(profile: ProfileFile) -> None:
     show_profile(load_profile(profile), Console(markup=False, highlight=False))
 
 
-def buckets_of(texts: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """The shapes of each bucket: one for an input that has one already begins the next."""
-    buckets: list[tuple[str, ...]] = [()]
-    for text in texts:
-        name = text.rpartition("=")[0]
-        if any(name == before.rpartition("=")[0] for before in buckets[-1]):
-            buckets.append(())
-        buckets[-1] = (*buckets[-1], text)
-    return tuple(buckets)
-
-
 def batches_of(text: str | None) -> tuple[int, ...] | None:
     """Batch sizes such as `1,2,4`. Raises `UserError` where they are not numbers."""
     if text is None:
@@ -231,29 +216,3 @@ class _Shown:
         elif what != self._last:
             self._console.print(what)
         self._last = what
-
-
-def _on(host: Host, asked: Asked, shown: _Shown) -> DeviceProfile:
-    """The measurement on another machine, of the model of this one."""
-    shown.tell(f"measuring on {host.name}", 0.0)
-    read = read_model(asked.model)
-    with tempfile.TemporaryDirectory() as folder:
-        files = [asked.model]
-        if read.weight_bytes > asked.model.stat().st_size:  # its weights lie in files of their own
-            written = save_with_weights(read.proto, Path(folder))
-            files = [written, *(file for file in Path(folder).iterdir() if file != written)]
-        arguments = [f"./{files[0].name}", "--as", asked.side, "--provider", asked.provider]
-        arguments += ["--threads", str(asked.threads), "--cadence", f"{asked.cadence_hz:g}"]
-        arguments += ["--seconds", f"{asked.seconds:g}", "--preprocess", asked.preprocess]
-        for text in (text for shapes in asked.shapes for text in shapes):
-            arguments += ["--shape", text]
-        if asked.batches is not None:
-            arguments += ["--batch", ",".join(map(str, asked.batches))]
-        post = Path(asked.postprocess)
-        if post.is_file():
-            if post.name in {file.name for file in files}:
-                raise UserError(f"{post} and the model have one file name, and go into one folder there: rename one")
-            files.append(post)
-        arguments += ["--postprocess", f"./{post.name}" if post.is_file() else asked.postprocess]
-        found = host.profile(files, arguments, asked.seconds)
-    return msgspec.structs.replace(found, model=asked.model.name, postprocess=asked.postprocess)

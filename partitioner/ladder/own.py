@@ -65,7 +65,7 @@ def own_model(recipe: Recipe, rung: OwnRung, whole: Model, fit: Sequence[Tensors
     rows = [named(whole.inputs, row) for row in fit]
     with TemporaryDirectory(prefix="headtail-rung-") as folder:
         try:
-            path: object = rung.make(recipe.path, rows, Path(folder))
+            path = cast(object, rung.make(recipe.path, rows, Path(folder)))
         except UserError:
             raise
         except Exception as error:  # whatever the user's function does

@@ -79,6 +79,17 @@ class Asked:
         return Recipe(self.model, shapes, self.preprocess, self.postprocess)
 
 
+def buckets_of(texts: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """The shapes of each bucket: one for an input that has one already begins the next."""
+    buckets: list[tuple[str, ...]] = [()]
+    for text in texts:
+        name = text.rpartition("=")[0]
+        if any(name == before.rpartition("=")[0] for before in buckets[-1]):
+            buckets.append(())
+        buckets[-1] = (*buckets[-1], text)
+    return tuple(buckets)
+
+
 def check_asked(asked: Asked) -> None:
     """Refuse what cannot be measured, each by name. Raises `UserError`."""
     if not 1 <= asked.threads <= MAX_THREADS:

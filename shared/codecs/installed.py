@@ -57,7 +57,7 @@ def installed(kind: str) -> Installed:
     """The codec of this kind that the installation declares. Raises `UserError`: none, several, or one that is unusable."""
     from importlib.metadata import entry_points  # slow to import, and most plans have headtail's own codecs alone
 
-    found = tuple(entry_points(group=GROUP, name=kind))
+    found = list(entry_points(group=GROUP, name=kind))
     if not found:
         raise UserError(
             f"no codec {kind!r} is installed here: expected one of headtail's own, or a package that brings it as an entry "
