@@ -1,8 +1,9 @@
 """Which way a plan takes, which routes it keeps and which rungs its ladder has.
 
-The order of preference is fixed: first what is on time by its p99, then what agrees most with the whole model, then
-what is fastest; among ways that are all late, the fastest. A weighted sum of time and agreement was rejected: nobody can
-say what a millisecond is worth in agreement, while a deadline and a least agreement can be said.
+The order of preference is the objective's (`partitioner.objective`), by default first what is on time by its p99, then what
+agrees most with the whole model, then what is fastest; among ways that are all late, the fastest. A weighted sum of time and
+agreement was rejected: nobody can say what a millisecond is worth in agreement, while a deadline and a least agreement can
+be said.
 
 Routes are the ways that win under the stated link and deadline or under ones around them (slower, faster, nearer, farther,
 looser), since the link will not stay as stated and every request brings its own deadline; at run time an edge picks among
@@ -16,6 +17,7 @@ import math
 from collections.abc import Collection, Sequence
 
 from partitioner.cost import Candidate, Spread, predict
+from partitioner.objective import EQUAL, LATENCY, Objective, Preference
 from partitioner.options import LinkGuess
 
 MAX_ROUTES = 6
@@ -25,32 +27,22 @@ DEADLINE_FACTORS = (1.0, 2.0, 4.0)
 WHOLE = "whole"
 NOISE = 0.9
 """A split must be better by more than a tenth in something to be looked at beside the input."""
-EQUAL = 0.005
-"""Agreements that differ by less are the same, measured as they are on a few hundred answers."""
-
-Preference = tuple[bool, float, float, str]
-"""What `preference` gives."""
 
 
-def rank(candidates: Sequence[Candidate], link: LinkGuess, deadline_ns: int, min_agreement: float) -> list[Candidate]:
-    """All candidates of enough agreement, best first."""
+def rank(
+    candidates: Sequence[Candidate],
+    link: LinkGuess,
+    deadline_ns: int,
+    min_agreement: float,
+    objective: Objective = LATENCY,
+) -> list[Candidate]:
+    """All candidates of enough agreement, best first by the objective."""
 
     def key(candidate: Candidate) -> Preference:
-        return preference(predict(candidate, link).total, candidate.agreement, candidate.label, deadline_ns)
+        total, amount = predict(candidate, link).total, objective.amount(candidate, link)
+        return objective.preference(total, candidate.agreement, candidate.label, deadline_ns, amount)
 
     return sorted((c for c in candidates if acceptable(c, min_agreement)), key=key)
-
-
-def preference(total: Spread, agreement: float, label: str, deadline_ns: float) -> Preference:
-    """By what ways are put in order, the least first: whether it is late, how little it agrees, how long it takes, and
-    last its label, so that the order never depends on anything else."""
-    late = total.p99_us * 1000.0 > deadline_ns
-    return late, 0.0 if late else -grade(agreement), total.p99_us if late else total.p50_us, label
-
-
-def grade(agreement: float) -> float:
-    """The agreement as far as it counts: equal for those that are the same as measured."""
-    return round(agreement / EQUAL) * EQUAL
 
 
 def acceptable(candidate: Candidate, min_agreement: float) -> bool:
@@ -98,24 +90,28 @@ def _no_better(split: Candidate, other: Candidate) -> bool:
 
 
 def choose_routes(
-    candidates: Sequence[Candidate], link: LinkGuess, deadline_ns: int, min_agreement: float
+    candidates: Sequence[Candidate],
+    link: LinkGuess,
+    deadline_ns: int,
+    min_agreement: float,
+    objective: Objective = LATENCY,
 ) -> list[Candidate]:
     """The cloud's ways worth having, best first under the stated link; none where the device always wins."""
     winners: list[Candidate] = []
     ways = [c for c in without_dominated(candidates) if acceptable(c, min_agreement)]
     for rate, rtt in itertools.product(RATE_FACTORS, RTT_FACTORS):
         near = LinkGuess(link.rate_mbit * rate, link.rtt_ms * rtt)
-        timed = [(c, predict(c, near).total) for c in ways]
+        timed = [(c, predict(c, near).total, objective.amount(c, near)) for c in ways]
         for factor in DEADLINE_FACTORS:
-            best = _first(timed, round(deadline_ns * factor))
+            best = _first(timed, round(deadline_ns * factor), objective)
             winners.extend(c for c in best if c.kind != "device" and c not in winners)
-    ordered = rank(winners, link, deadline_ns, min_agreement)
+    ordered = rank(winners, link, deadline_ns, min_agreement, objective)
     return ordered[:MAX_ROUTES]
 
 
-def _first(timed: Sequence[tuple[Candidate, Spread]], deadline_ns: int) -> list[Candidate]:
-    """The one that is preferred, of candidates with their times; none of none."""
-    ranked = ((preference(total, c.agreement, c.label, deadline_ns), c) for c, total in timed)
+def _first(timed: Sequence[tuple[Candidate, Spread, float]], deadline_ns: int, objective: Objective) -> list[Candidate]:
+    """The one that is preferred, of candidates with their times and amounts; none of none."""
+    ranked = ((objective.preference(total, c.agreement, c.label, deadline_ns, amount), c) for c, total, amount in timed)
     best = min(ranked, key=lambda pair: pair[0], default=None)
     return [] if best is None else [best[1]]
 

@@ -17,9 +17,10 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from partitioner.choose import contenders, grade, preference, rank
+from partitioner.choose import contenders, rank
 from partitioner.conditions import Axis, Conditions
 from partitioner.cost import Candidate, Spread, predict
+from partitioner.objective import LATENCY, SURE, Objective, grade
 from partitioner.record import Record, Way
 
 
@@ -40,12 +41,13 @@ class Contest:
 
     ways: tuple[Way, ...]
     forced: tuple[str, ...]
+    objective: Objective = LATENCY
 
     @classmethod
     def of(cls, record: Record) -> Contest:
         """The contest of a record."""
         able = [way for way in record.ways if way.kind != "device" or not record.insured_only]
-        return cls(tuple(way for way in able if way.measured), record.forced)
+        return cls(tuple(way for way in able if way.measured), record.forced, record.objective)
 
     def entrants(self, conditions: Conditions) -> list[Candidate]:
         """Those that may win by their agreement, on the device of these conditions."""
@@ -55,23 +57,29 @@ class Contest:
     def ranked(self, conditions: Conditions) -> list[Candidate]:
         """The entrants, best first."""
         entrants = self.entrants(conditions)
-        return rank(entrants, conditions.link, conditions.deadline_ns, conditions.min_agreement)
+        return rank(entrants, conditions.link, conditions.deadline_ns, conditions.min_agreement, self.objective)
 
     def along(self, conditions: Conditions, axis: Axis, low: float, high: float) -> tuple[Interval, ...]:
         """Who wins from `low` to `high` on an axis, in its unit, all else as in `conditions`; neighbours differ."""
         if axis == "min-agreement":
             return self._along_agreement(conditions, low, high)
-        lines = _leading(list(self._lines(conditions, axis)))
-        points = _meetings(lines, conditions.deadline_ns / 1000.0, axis)
+        lines = list(self._lines(conditions, axis))
+        lines = _leading(lines) if self.objective.name == "latency" else lines
+        points = _meetings(lines, conditions.deadline_ns / 1000.0, axis, self.objective)
 
         def winner(value: float) -> tuple[str, bool]:
             deadline_ns = value * 1e6 if axis == "deadline" else float(conditions.deadline_ns)
             where = 1.0 / value if axis == "link.rate" else value
             best = min(
-                (preference(line.at(where), line.agreement, line.label, deadline_ns) for line in lines),
-                default=(True, 0.0, 0.0, ""),
+                (
+                    self.objective.preference(
+                        line.at(where), line.agreement, line.label, deadline_ns, line.amount_at(where)
+                    )
+                    for line in lines
+                ),
+                default=(True, 0.0, 0.0, 0.0, ""),
             )
-            return best[3], not best[0]
+            return best[4], not best[0]
 
         return _joined((a, b, *winner((a + b) / 2)) for a, b in _gaps(points, low, high))
 
@@ -96,34 +104,48 @@ class Contest:
             pairs = [
                 (predict(a, conditions.link), predict(b, conditions.link)) for a, b in zip(zero, unit, strict=True)
             ]
-            entrants = unit
+            ends, entrants, others = [conditions.link] * 2, unit, zero
         else:
             none_at = math.inf if axis == "link.rate" else 0.0
             ends = (
                 [conditions.link] * 2 if axis == "deadline" else [conditions.at(axis, v).link for v in (none_at, 1.0)]
             )
             pairs = [(predict(c, ends[0]), predict(c, ends[1])) for c in entrants]
-        for candidate, (none, one) in zip(entrants, pairs, strict=True):
+            others = entrants
+        for candidate, other, (none, one) in zip(entrants, others, pairs, strict=True):
+            amount = self.objective.amount(other, ends[0])
             yield _Line(
                 label=candidate.label,
                 agreement=candidate.agreement,
                 base=none.total,
                 slope_us=one.total.p50_us - none.total.p50_us,
+                amount=amount,
+                amount_slope=self.objective.amount(candidate, ends[1]) - amount,
             )
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A way's time along an axis: `base` where the varied number is 0, and `slope_us` for each 1 of it."""
+    """A way's time along an axis: `base` where the varied number is 0, and `slope_us` for each 1 of it; and what the
+    objective adds up, alike."""
 
     label: str
     agreement: float
     base: Spread
     slope_us: float
+    amount: float = 0.0
+    amount_slope: float = 0.0
+
+    def amount_at(self, value: float) -> float:
+        return self.amount + self.amount_slope * value
 
     def at(self, value: float) -> Spread:
         extra_us = self.slope_us * value
         return Spread(self.base.p50_us + extra_us, self.base.p99_us + extra_us)
+
+    @property
+    def spread_us(self) -> float:
+        return self.base.p99_us - self.base.p50_us
 
     def leads(self, other: _Line) -> bool:
         """Whether it is preferred to the other everywhere: in nothing worse, and by the label where they can be equal."""
@@ -139,19 +161,50 @@ def _leading(lines: Sequence[_Line]) -> list[_Line]:
     return [line for line in lines if not any(other.leads(line) for other in lines)]
 
 
-def _meetings(lines: Sequence[_Line], deadline_us: float, axis: Axis) -> list[float]:
+def _meetings(lines: Sequence[_Line], deadline_us: float, axis: Axis, objective: Objective) -> list[float]:
     """All points of the axis, in its unit, at which the order of two lines or the lateness of one may change."""
+    margins = objective.name == "on-time"
     if axis == "deadline":
-        return [line.base.p99_us / 1000.0 for line in lines]
+        late = [line.base.p99_us / 1000.0 for line in lines]
+        return [*late, *(_margin_deadlines(lines) if margins else ())]
     found = [(deadline_us - line.base.p99_us) / line.slope_us for line in lines if line.slope_us > 0.0]
     for one, other in itertools.combinations(lines, 2):
         apart = one.slope_us - other.slope_us
         if apart != 0.0:
             found.append((other.base.p50_us - one.base.p50_us) / apart)
             found.append((other.base.p99_us - one.base.p99_us) / apart)
+        slopes = one.amount_slope - other.amount_slope
+        if slopes != 0.0:
+            found.append((other.amount - one.amount) / slopes)
+    found += _margin_meetings(lines, deadline_us) if margins else []
     if axis == "link.rate":
         return [1.0 / value for value in found if value > 0.0]
     return found
+
+
+def _margin_meetings(lines: Sequence[_Line], deadline_us: float) -> list[float]:
+    """Where two lines have one margin before the deadline, or one has as much as counts."""
+    found = [
+        (deadline_us - SURE * line.spread_us - line.base.p50_us) / line.slope_us
+        for line in lines
+        if line.slope_us != 0.0
+    ]
+    for one, other in itertools.combinations(lines, 2):
+        rise = one.slope_us * other.spread_us - other.slope_us * one.spread_us
+        if rise != 0.0:
+            one_us, other_us = (deadline_us - line.base.p50_us for line in (one, other))
+            found.append((one_us * other.spread_us - other_us * one.spread_us) / rise)
+    return found
+
+
+def _margin_deadlines(lines: Sequence[_Line]) -> list[float]:
+    """The same along the deadline, in milliseconds."""
+    found = [line.base.p50_us + SURE * line.spread_us for line in lines]
+    for one, other in itertools.combinations(lines, 2):
+        apart_us = other.spread_us - one.spread_us
+        if apart_us != 0.0:
+            found.append((one.base.p50_us * other.spread_us - other.base.p50_us * one.spread_us) / apart_us)
+    return [deadline_us / 1000.0 for deadline_us in found]
 
 
 def _gaps(points: Iterable[float], low: float, high: float) -> Iterator[tuple[float, float]]:

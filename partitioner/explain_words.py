@@ -52,8 +52,10 @@ def source(side: Source) -> str:
 
 
 def sources(explanation: Explanation) -> str:
-    """Where the times of both sides come from, in a sentence."""
-    return f"Times of the device: {source(explanation.edge)}. Times of the cloud: {source(explanation.cloud)}."
+    """Where the times of both sides come from, and what the best way is best in where that is not latency."""
+    aim = explanation.objective
+    told = "" if aim.name == "latency" else f" The objective is {aim.name}: {aim}."
+    return f"Times of the device: {source(explanation.edge)}. Times of the cloud: {source(explanation.cloud)}.{told}"
 
 
 def timed(measured: bool, edge: Source, cloud: Source) -> str:
@@ -91,12 +93,21 @@ def why(explanation: Explanation) -> str:
     if len(explanation.standings) < 2:
         return "It is the only measured way of enough agreement."
     winner, second = explanation.standings[:2]
+    if not winner.in_time and explanation.objective.name == "on-time":
+        return f"No way is in time by its p99. It is the likeliest to be; {second.label} takes {milliseconds(second.p99_us)}."
     if not winner.in_time:
         return f"No way is in time. It is the soonest by p99; {second.label} takes {milliseconds(second.p99_us)}."
     late = sum(not standing.in_time for standing in explanation.standings)
     if second.reason == "late":
         return f"It is the only way in time: {late} of {len(explanation.standings)} are late by their p99."
     tail = f" {late} of {len(explanation.standings)} ways are late by their p99." if late else ""
+    if second.reason == "amount":
+        mine, theirs = (explanation.objective.told(standing.amount) for standing in (winner, second))
+        return f"Of the ways in time it takes least: {mine} against {theirs} by {second.label}.{tail}"
+    if second.reason == "margin":
+        return (
+            f"It has the largest margin before the deadline, in spreads of its own time; {second.label} has less.{tail}"
+        )
     if second.reason == "agreement":
         return (
             f"Of the ways in time it agrees most with the whole model: {share(winner.agreement)} against "
@@ -114,6 +125,8 @@ def reason(standing: Standing, winner: Standing) -> str:
         return "late" if winner.in_time else "later"
     if standing.reason == "time":
         return f"+{milliseconds(standing.p50_us - winner.p50_us)}"
+    if standing.reason in {"amount", "margin"}:
+        return {"amount": "takes more", "margin": "less margin"}[standing.reason]
     return {"wins": "wins", "agreement": "agrees less", "label": "equal"}[standing.reason]
 
 
@@ -186,6 +199,8 @@ def _against(best: Standing, winner: Standing) -> str:
         return f"later, with a p99 of {milliseconds(best.p99_us)} against {milliseconds(winner.p99_us)}"
     if best.reason == "late":
         return f"late by its p99 of {milliseconds(best.p99_us)}"
+    if best.reason in {"amount", "margin"}:
+        return f"in time and {'takes more' if best.reason == 'amount' else 'has less margin'} by the objective"
     if best.reason == "agreement":
         return f"in time and agrees less, {share(best.agreement)} against {share(winner.agreement)}"
     return f"in time and takes {milliseconds(best.p50_us)} against {milliseconds(winner.p50_us)}"

@@ -12,15 +12,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from partitioner.choose import acceptable, grade, rank, without_dominated
+from partitioner.choose import acceptable, rank, without_dominated
 from partitioner.conditions import AXES, LIMITS, Axis, Conditions, Span
 from partitioner.cost import Candidate, Kind, predict
 from partitioner.crossings import Contest, Interval
+from partitioner.objective import LATENCY, SURE, Objective, grade, margin
 from partitioner.record import HERE, Record, Source
 from partitioner.regret import Lost
 
-Reason = Literal["wins", "late", "agreement", "time", "label"]
-"""Why a way stands where it stands, against the winner: it is late (or later, where all are), it agrees less, it takes
+Reason = Literal["wins", "late", "amount", "margin", "agreement", "time", "label"]
+"""Why a way stands where it stands, against the winner: it is late (or later, where all are), it takes
+more of what the objective counts or has less margin, it agrees less, it takes
 longer, or nothing but its label is greater."""
 
 TRIED_RATES_MBIT = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, 10_000.0)
@@ -54,8 +56,9 @@ STAGES = ("head", "encode", "uplink", "decode", "tail", "downlink", "overhead")
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A way under the conditions: its prediction, and why it does not win. Times in microseconds. `kept` is whether the
-    bundle can take it: a route of the plan or a rung of its ladder."""
+    """A way under the conditions: its prediction, and why it does not win. Times in microseconds. `amount` is what the
+    objective adds up, 0 where it adds nothing. `kept` is whether the bundle can take it: a route of the plan or a rung of its
+    ladder."""
 
     label: str
     kind: Kind
@@ -68,6 +71,7 @@ class Standing:
     stages: Stages
     kept: bool
     reason: Reason
+    amount: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +124,7 @@ class Explanation:
     what_if: tuple[WhatIf, ...]
     edge: Source = HERE
     cloud: Source = HERE
+    objective: Objective = LATENCY
     regret: Lost | None = None
 
     @property
@@ -144,6 +149,7 @@ def explain(record: Record, conditions: Conditions, spans: Sequence[Span] = ()) 
         what_if=tuple(WhatIf(span.axis, contest.along(conditions, span.axis, span.low, span.high)) for span in spans),
         edge=record.edge,
         cloud=record.cloud,
+        objective=record.objective,
         regret=None if record.regret is None else record.regret.lost,
     )
 
@@ -156,7 +162,9 @@ def kept_labels(record: Record) -> frozenset[str]:
 def standings_of(contest: Contest, conditions: Conditions, kept: frozenset[str]) -> tuple[Standing, ...]:
     """All that may win, best first."""
     ranked = contest.ranked(conditions)
-    return tuple(_standing(candidate, ranked[0], conditions, candidate.label in kept) for candidate in ranked)
+    return tuple(
+        _standing(candidate, ranked[0], conditions, candidate.label in kept, contest.objective) for candidate in ranked
+    )
 
 
 def stages_of(candidate: Candidate, conditions: Conditions) -> Stages:
@@ -239,7 +247,9 @@ def unmeasured(record: Record, conditions: Conditions) -> tuple[str, ...]:
         for c in record.candidates(conditions.edge_slowdown)
     ]
     hopeful = [c for c in hopeful if acceptable(c, conditions.min_agreement)]
-    ranked = rank(without_dominated(hopeful), conditions.link, conditions.deadline_ns, conditions.min_agreement)
+    ranked = rank(
+        without_dominated(hopeful), conditions.link, conditions.deadline_ns, conditions.min_agreement, record.objective
+    )
     found: list[str] = []
     for candidate in ranked:
         if candidate.measured:
@@ -248,7 +258,9 @@ def unmeasured(record: Record, conditions: Conditions) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _standing(candidate: Candidate, best: Candidate, conditions: Conditions, kept: bool) -> Standing:
+def _standing(
+    candidate: Candidate, best: Candidate, conditions: Conditions, kept: bool, objective: Objective
+) -> Standing:
     total = predict(candidate, conditions.link).total
     return Standing(
         label=candidate.label,
@@ -261,17 +273,23 @@ def _standing(candidate: Candidate, best: Candidate, conditions: Conditions, kep
         bytes_down=candidate.bytes_down,
         stages=stages_of(candidate, conditions),
         kept=kept,
-        reason=_reason(candidate, best, conditions),
+        reason=_reason(candidate, best, conditions, objective),
+        amount=objective.amount(candidate, conditions.link),
     )
 
 
-def _reason(candidate: Candidate, best: Candidate, conditions: Conditions) -> Reason:
+def _reason(candidate: Candidate, best: Candidate, conditions: Conditions, objective: Objective) -> Reason:
     """Why the candidate comes after the best."""
     if candidate == best:
         return "wins"
     mine, theirs = predict(candidate, conditions.link).total, predict(best, conditions.link).total
     if mine.p99_us * 1000.0 > conditions.deadline_ns:
         return "late"
+    if objective.amount(candidate, conditions.link) > objective.amount(best, conditions.link):
+        return "amount"
+    lead, gap = (min(margin(total, conditions.deadline_ns), SURE) for total in (theirs, mine))
+    if objective.name == "on-time" and gap < lead:
+        return "margin"
     if grade(candidate.agreement) < grade(best.agreement):
         return "agreement"
     return "time" if mine.p50_us > theirs.p50_us else "label"

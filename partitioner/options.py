@@ -61,6 +61,7 @@ class PlanOptions:
     `private_input`: no input, in whatever coding, leaves the device; `least_share` of the compute (0 to 1) lies before
     any cut. `max_bytes_per_second` bounds what requests at the cadence may send; None is no bound.
     `pins` are `NAME=edge` or `NAME=cloud` (`partitioner.pins`), `device_memory` is in bytes (`partitioner.device_memory`).
+    `objective` and what it counts with are as in `partitioner.objective`.
 
     With a `grid` of conditions the routes are the fewest that lose at most `max_regret` (0.02 is 2 %) under each of them.
 
@@ -96,6 +97,11 @@ class PlanOptions:
     max_bytes_per_second: int | None = None
     pins: tuple[str, ...] = ()
     device_memory: int | None = None
+    objective: str = "latency"
+    compute_watts: float | None = None
+    radio_watts: float | None = None
+    cloud_price: float = 0.05
+    traffic_price: float = 0.1
     grid: tuple[GridPoint, ...] = ()
     max_regret: float = 0.02
     overhead: Path | None = None
@@ -186,6 +192,8 @@ def check_options(options: PlanOptions) -> None:
             f"at most {options.max_bytes_per_second} bytes a second at {options.cadence_hz:g} requests a second: expected at "
             "least a byte for each request"
         )
+    if options.grid and options.objective != "latency":
+        raise UserError("routes for a grid of conditions are chosen by time: leave out --objective or --conditions")
     if options.grid and options.force_cuts:
         raise UserError("forced cuts are the only routes: leave out --force-cut or --conditions")
     if not 0.0 <= options.max_regret < math.inf:

@@ -104,6 +104,19 @@ def main(
     device_memory: Annotated[
         str | None, typer.Option(help="The most weights that the device may hold, heads and rungs, such as 64MiB.")
     ] = None,
+    objective: Annotated[
+        str,
+        typer.Option(
+            help="What the best way is best in, late ones last: latency (agreement, then time), on-time (margin before the "
+            "deadline), energy (of the device) or cost (of the cloud)."
+        ),
+    ] = "latency",
+    compute_watts: Annotated[
+        float | None, typer.Option(help="The device's power while it computes; the --edge profile's where not given.")
+    ] = None,
+    radio_watts: Annotated[float | None, typer.Option(help="The device's power while bytes go either way.")] = None,
+    cloud_price: Annotated[float, typer.Option(help="Money for an hour of computing in the cloud.")] = 0.05,
+    traffic_price: Annotated[float, typer.Option(help="Money for a gigabyte sent either way.")] = 0.1,
     threads: Annotated[int, typer.Option(help="Threads of a session.")] = 1,
     seed: Annotated[int, typer.Option(help="Seed of crops and synthetic data.")] = 0,
     quick: Annotated[bool, typer.Option("--quick", help="Spend less time on timing and judging.")] = False,
@@ -137,6 +150,11 @@ def main(
         least_share=least_share,
         max_bytes_per_second=max_bytes_per_second,
         pins=tuple(pin or ()),
+        objective=objective,
+        compute_watts=compute_watts,
+        radio_watts=radio_watts,
+        cloud_price=cloud_price,
+        traffic_price=traffic_price,
         device_memory=None if device_memory is None else parse_bytes(device_memory),
         grid=() if conditions is None else read_grid(conditions),
         max_regret=max_regret,

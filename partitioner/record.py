@@ -19,6 +19,7 @@ import msgspec
 
 from partitioner.conditions import Conditions
 from partitioner.cost import NOTHING, Candidate, Kind, Spread
+from partitioner.objective import LATENCY, Objective
 from partitioner.regret import Regret
 from shared.bundle import UNREADABLE
 from shared.errors import BundleError
@@ -153,6 +154,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sentence what the agreement counts. `threads` is what a session was given, `quick` whether less time was spent. `edge` and
     `cloud` say where the times of either side come from; with a profile, times of the device are those of its machine.
     `insured_only`: something is pinned to the cloud, so that ways on the device insure requests and do not win.
+    `objective` is what the best way is best in.
     `regret` is what the routes lose over a grid of conditions, where they were kept for one."""
 
     format: int
@@ -177,6 +179,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     edge: Source = HERE
     cloud: Source = HERE
     insured_only: bool = False
+    objective: Objective = LATENCY
     regret: Regret | None = None
 
     def candidates(self, slowdown: float) -> list[Candidate]:

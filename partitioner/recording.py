@@ -58,6 +58,7 @@ def record_of(study: Study, weighing: Weighing, plan: Plan, checks: Sequence[Che
         edge=study.sides.edge.source,
         cloud=study.sides.cloud.source,
         insured_only=bool(study.pins.cloud),
+        objective=study.objective,
         regret=weighing.regret,
     )
 

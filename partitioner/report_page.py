@@ -344,6 +344,7 @@ def _conditions(record: Record, plan: Plan) -> str:
         ("device", words.device(record.edge, asked.edge_slowdown)),
         ("times of the device", words.source(record.edge)),
         ("times of the cloud", words.source(record.cloud)),
+        ("objective", f"{record.objective.name}: {record.objective}"),
         ("frames", f"{record.cadence_hz:g} a second"),
         ("least agreement", f"{asked.min_agreement:g}"),
         ("agreement is", f"{record.metric}: {record.metric_means}"),

@@ -13,6 +13,7 @@ from partitioner.graph.cuts import CandidateCut, CutFinder
 from partitioner.graph.groups import Groups, find_groups
 from partitioner.graph.model import Model
 from partitioner.graph.recipe import Recipe, build
+from partitioner.objective import Objective, objective_of
 from partitioner.options import PlanOptions
 from partitioner.overhead import Overhead
 from partitioner.overhead_file import read_overhead
@@ -51,9 +52,9 @@ QUICK = Effort(0.0, 1.5, 6, 2, 2, 16, 48)
 @dataclass(frozen=True, slots=True)
 class Study:
     """Everything that weighing needs. `groups` are the model's operators between which cuts fall, `sides` the times of device
-    and cloud, `pins` what must be on one side of every cut. `cuts` are those of one tensor, which begin with the input and
-    end with the outputs; `forced` are the cuts that the user named. `judge` is the metric, `reference` the whole model's
-    answers to the held-out rows."""
+    and cloud, `pins` what must be on one side of every cut, `objective` what the best way is best in. `cuts` are those of one
+    tensor, which begin with the input and end with the outputs; `forced` are the cuts that the user named. `judge` is the
+    metric, `reference` the whole model's answers to the held-out rows."""
 
     options: PlanOptions
     effort: Effort
@@ -64,6 +65,7 @@ class Study:
     groups: Groups
     sides: Sides
     pins: Pins
+    objective: Objective
     weights: Weights
     cuts: tuple[CandidateCut, ...]
     forced: tuple[CandidateCut, ...]
@@ -126,6 +128,14 @@ def begin(options: PlanOptions, progress: Progress) -> Study:
     forced = _forced(options, finder, cuts)
     groups = find_groups(finder)
     sides = open_sides(options, groups)
+    objective = objective_of(
+        options.objective,
+        options.compute_watts,
+        options.radio_watts,
+        None if sides.edge.known is None else sides.edge.known.watts,
+        options.cloud_price,
+        options.traffic_price,
+    )
     pins = find_pins(options.pins, groups, private_input=options.private_input)
     progress("reading the calibration data")
     whole = load_part(model, options.threads)
@@ -143,6 +153,7 @@ def begin(options: PlanOptions, progress: Progress) -> Study:
         groups,
         sides,
         pins,
+        objective,
         Weights.of(finder),
         cuts,
         forced,

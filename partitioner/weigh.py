@@ -88,7 +88,7 @@ def begin_weighing(study: Study, progress: Progress) -> Begun:
     progress("timing the whole model, the rungs and the input's codings at the stream's pace")
     table.start()
     if study.options.device_memory is not None:
-        ranked = rank(table.device(), study.options.link, study.options.deadline_ns, 0.0)
+        ranked = rank(table.device(), study.options.link, study.options.deadline_ns, 0.0, study.objective)
         nbytes = table.rung_bytes()
         table.insured = insured_by(ranked, nbytes, study.options.device_memory, study.options.min_agreement).rung
     progress("searching among all cuts")
@@ -123,7 +123,7 @@ def weigh(study: Study, begun: Begun, progress: Progress) -> Weighing:
             table.insured, routes, rungs, borders, table.weights, table.rung_bytes(), options.device_memory
         )
         known = [c for c in (*routes, *rungs) if _may_win(study, c)]
-        best = next(iter(rank(known, options.link, options.deadline_ns, options.min_agreement)), None)
+        best = next(iter(rank(known, options.link, options.deadline_ns, options.min_agreement, study.objective)), None)
     dropped = [c.rung for c in device if c not in rungs]
     left_out = [
         f"rung {name} is left out: not faster than a better one, or of too little agreement" for name in dropped
@@ -161,12 +161,16 @@ def settle(study: Study, weighing: Weighing, plan: Plan) -> Weighing:
     known = {way.label: way for way in candidates if way.measured}
     rungs = tuple(known[way.label] for way in weighing.rungs)
     routes = rank(
-        [known[way.label] for way in weighing.routes], options.link, options.deadline_ns, options.min_agreement
+        [known[way.label] for way in weighing.routes],
+        options.link,
+        options.deadline_ns,
+        options.min_agreement,
+        study.objective,
     )
     best = None
     if weighing.best is not None:
         able = [way for way in (*routes, *rungs) if _may_win(study, way)]
-        best = next(iter(rank(able, options.link, options.deadline_ns, options.min_agreement)), None)
+        best = next(iter(rank(able, options.link, options.deadline_ns, options.min_agreement, study.objective)), None)
     return replace(
         weighing,
         candidates=candidates,
@@ -183,6 +187,10 @@ def _sentence(study: Study, best: Candidate | None, candidates: Sequence[Candida
     sentence = explain(best, [c for c in candidates if c.measured], options.link, options.deadline_ns)
     if study.forced:
         sentence += f"; the routes are forced to {', '.join(dict.fromkeys(cut.name for cut in study.forced))}"
+    if study.objective.name != "latency":
+        sentence += f"; chosen for {study.objective.name}: {study.objective}"
+        amount = 0.0 if best is None else study.objective.amount(best, options.link)
+        sentence += f", {study.objective.told(amount)}" if study.objective.adds_up and best is not None else ""
     return sentence
 
 
@@ -227,8 +235,15 @@ def _look_for_a_way(study: Study, table: Table, progress: Progress) -> None:
 
 
 def _pinned(study: Study) -> list[str]:
-    """What pins and a limit of memory mean, in plain words."""
+    """What pins, a limit of memory and a count of energy mean, in plain words."""
     told: list[str] = []
+    if study.objective.name == "energy" and study.options.radio_watts is None:
+        told.append("energy: no --radio-watts was given, so that sending counts nothing")
+    if study.objective.name == "energy" and study.options.compute_watts is None:
+        told.append(
+            f"energy: the device's power is {study.objective.compute_watts:g} W, the largest source of its profile, a mean "
+            "with the pauses in it"
+        )
     if study.pins.cloud:
         told.append(
             "what is pinned to the cloud is in the tail of every route; the rungs on the device insure every request all the "
@@ -294,8 +309,13 @@ def _look_at_winners(study: Study, table: Table, progress: Progress) -> None:
             if _may_win(study, c)
         ]
         splits = [c for c in without_dominated(hopeful) if c.kind == "split"]
-        names = [c.cut for c in choose_routes(hopeful, options.link, options.deadline_ns, options.min_agreement)]
-        names += [c.cut for c in rank(splits, options.link, options.deadline_ns, options.min_agreement)[:1]]
+        names = [
+            c.cut
+            for c in choose_routes(hopeful, options.link, options.deadline_ns, options.min_agreement, study.objective)
+        ]
+        names += [
+            c.cut for c in rank(splits, options.link, options.deadline_ns, options.min_agreement, study.objective)[:1]
+        ]
         names = [name for name in names if name not in table.loaded]
         if not names:
             return
@@ -309,13 +329,17 @@ def _choose(study: Study, table: Table, candidates: Sequence[Candidate]) -> tupl
     forced = {cut.name for cut in study.forced}
     candidates = [c for c in candidates if _may_win(study, c)]
     ranked = rank(
-        contenders(candidates, options.min_agreement, forced), options.link, options.deadline_ns, options.min_agreement
+        contenders(candidates, options.min_agreement, forced),
+        options.link,
+        options.deadline_ns,
+        options.min_agreement,
+        study.objective,
     )
     best = next(iter(ranked), None)
     if forced:
         return best, [c for c in ranked if c.cut in forced]
     usable = [c for c in candidates if c.measured and acceptable(c, options.min_agreement)]
-    routes = choose_routes(usable, options.link, options.deadline_ns, options.min_agreement)
+    routes = choose_routes(usable, options.link, options.deadline_ns, options.min_agreement, study.objective)
     return best, _nested(routes, {name: loaded.cut.nodes for name, loaded in table.loaded.items()})
 
 
@@ -324,7 +348,7 @@ def _choose_kept(study: Study, kept: Kept, candidates: Sequence[Candidate]) -> t
     options = study.options
     known = [c for c in candidates if c.measured and _may_win(study, c)]
     usable = [c for c in known if c.kind == "device" or (c.cut, c.coding) in kept.ways]
-    ranked = rank(usable, options.link, options.deadline_ns, options.min_agreement)
+    ranked = rank(usable, options.link, options.deadline_ns, options.min_agreement, study.objective)
     return next(iter(ranked), None), [c for c in ranked if c.kind != "device"]
 
 

@@ -43,7 +43,7 @@ WIDE: dict[Axis, tuple[float, float]] = {
 def brute(found: Record, conditions: Conditions) -> list[Candidate]:
     """The order of ways as the plan's own rule gives it, without any of what is to be tested."""
     entrants = contenders(found.candidates(conditions.edge_slowdown), conditions.min_agreement, found.forced)
-    return rank(entrants, conditions.link, conditions.deadline_ns, conditions.min_agreement)
+    return rank(entrants, conditions.link, conditions.deadline_ns, conditions.min_agreement, found.objective)
 
 
 def grid(axis: Axis, count: int) -> list[float]:
