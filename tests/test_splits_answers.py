@@ -207,6 +207,15 @@ def test_where_a_split_wins_it_is_said_where_and_by_how_much() -> None:
     assert "a split wins everywhere" in verdict(outcome).lower()
     assert not_to_use([outcome]) == []
     assert "a split in 24" in overall([outcome])
+    assert "in effect a coding" not in verdict(outcome)
+
+
+def test_a_cut_right_behind_the_input_is_called_a_coding_of_it() -> None:
+    early = way("split", "raw", "quantised", head_us=10, tail_us=1_000, exposes=True)
+    outcome = Outcome.of("Speech", finding(way("device", head_us=40_000), early))
+    assert "All of these cuts have less than 5% of the model's operations before it" in verdict(outcome)
+    assert "a split won only right behind the input" in not_to_use([outcome])[0]
+    assert "In 24 of those with a split, the cut has less than 5%" in overall([outcome])
 
 
 def test_places_are_written_by_ratio_as_rate_over_round_trip() -> None:

@@ -15,10 +15,11 @@ from partitioner.charts.svg import drawing, rect, tag, text
 
 LETTERS: dict[Road, str] = {"device": "D", "raw": "R", "coded": "C", "split": "S"}
 LEGEND: dict[Road, str] = {"device": "on device", "raw": "raw input", "coded": "coded input", "split": "split"}
-CELL_WIDTH, CELL_HEIGHT = 30.0, 18.0
+CELL_WIDTH, CELL_HEIGHT = 36.0, 18.0
 GRID_WIDTH = CELL_WIDTH * len(RATES_MBIT)
 GRID_HEIGHT = CELL_HEIGHT * len(ROUND_TRIPS_MS)
-LEFT, TOP, GAP, BETWEEN = 190.0, 62.0, 22.0, 16.0
+LEFT, TOP, GAP, BETWEEN = 214.0, 62.0, 24.0, 16.0
+LEGEND_WIDTH = 112.0
 
 STYLE = """
 svg{font:12px system-ui,-apple-system,"Segoe UI",Roboto,Arial,sans-serif}
@@ -40,7 +41,7 @@ def draw_overview(outcomes: Sequence[Outcome]) -> str:
     parts: list[str] = [tag("style", STYLE)]
     for place, (private, ratio) in enumerate(columns):
         x = LEFT + place * (GRID_WIDTH + GAP)
-        parts.append(text(x, 18.0, f"device {ratio:g} times slower", class_="strong"))
+        parts.append(text(x, 18.0, f"device ×{ratio:g} slower", class_="strong"))
         parts.append(text(x, 34.0, "private input" if private else "any way", class_="dim"))
         for number, rate in enumerate(RATES_MBIT):
             parts.append(text(x + CELL_WIDTH * (number + 0.5), TOP - 8.0, f"{rate:g}", "middle", "dim"))
@@ -74,9 +75,9 @@ def _grid(answers: Sequence[Answer], x: float, y: float) -> list[str]:
 def _legend(y: float) -> list[str]:
     parts: list[str] = []
     for number, (road, letter) in enumerate(LETTERS.items()):
-        x = LEFT + number * 122.0
+        x = LEFT + number * LEGEND_WIDTH
         parts.append(rect(x, y - 13.0, CELL_HEIGHT, CELL_HEIGHT, road))
         parts.append(text(x + CELL_HEIGHT / 2, y, letter, "middle"))
         parts.append(text(x + CELL_HEIGHT + 6.0, y, LEGEND[road]))
-    parts.append(text(LEFT + len(LETTERS) * 122.0, y, "≈ ahead by less than 5 %", class_="dim"))
+    parts.append(text(LEFT + len(LETTERS) * LEGEND_WIDTH, y, "≈ ahead by less than 5 %", class_="dim"))
     return parts

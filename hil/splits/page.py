@@ -9,9 +9,11 @@ from hil.splits.findings import Finding, Findings, Machine, Road
 from hil.splits.markdown import anchor, bullets, paragraph, table
 from hil.splits.page_model import HEADS, model_section
 from hil.splits.subjects import subject_of
-from hil.splits.words import EVERYWHERE, Outcome, not_to_use, overall
+from hil.splits.words import EVERYWHERE, Outcome, early_wins, not_to_use, overall
 from partitioner.words import joined
 
+QUIET = 0.1
+"""The most that runs may be disturbed, and their halves differ, before the page calls itself provisional."""
 COMMAND = "headtail when-to-split --measure"
 MAP = "when-to-split.svg"
 NOTICE = "<!-- Written by `headtail when-to-split` from when-to-split.json. Do not edit it: measure again. -->"
@@ -30,10 +32,11 @@ def write_page(findings: Findings) -> str:
     sections = [
         model_section(subject, finding, outcome) for (subject, finding), outcome in zip(models, outcomes, strict=True)
     ]
-    return "\n".join([*_top(outcomes), *_where_not(outcomes), *_method(findings.models), *sections])
+    top = _top(outcomes, findings.models)
+    return "\n".join([*top, *_where_not(outcomes), *_method(findings.models), *sections])
 
 
-def _top(outcomes: Sequence[Outcome]) -> list[str]:
+def _top(outcomes: Sequence[Outcome], models: Sequence[Finding]) -> list[str]:
     heads = ["model", *(HEADS[road] for road in ROADS), "private: on device", "private: split", "so"]
     rows = [
         [
@@ -47,6 +50,7 @@ def _top(outcomes: Sequence[Outcome]) -> list[str]:
     return [
         "# When to split\n",
         NOTICE + "\n",
+        *_warning(models),
         paragraph(
             "A split runs the first part of a network on the device and the rest in the cloud. It competes with",
             "running all of it on the device, and with sending the input, as it is or in a coding. This page says",
@@ -64,10 +68,25 @@ def _top(outcomes: Sequence[Outcome]) -> list[str]:
     ]
 
 
+def _warning(models: Sequence[Finding]) -> list[str]:
+    """What weakens everything below; nothing where the machine was quiet."""
+    unsteady = max(finding.unsteady for finding in models)
+    disturbed = max(finding.disturbed for finding in models)
+    if max(unsteady, disturbed) <= QUIET:
+        return []
+    return [
+        paragraph(
+            f"> **Provisional.** The machine was busy while this was measured: {disturbed:.0%} of the runs were disturbed",
+            f"and halves of them differed by up to {unsteady:.0%}. What is close may turn when it is measured again.",
+        )
+    ]
+
+
 def _advice(outcome: Outcome) -> str:
     counted = outcome.main_wins
     if counted["split"]:
-        return "cut where its table says so"
+        early = early_wins(outcome.main) == counted["split"]
+        return "send the input as the first cut codes it" if early else "cut where its table says so"
     best = max(ROADS, key=lambda road: counted[road])
     return ADVICE[best] if counted[best] == EVERYWHERE else "device or input by the link, no cut"
 

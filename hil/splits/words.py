@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hil.splits.answers import MAIN, PLACES, PRIVATE, ROADS, Answer, Change, Place, answers_to, wins
+from hil.splits.answers import LEAST_WORK, MAIN, PLACES, PRIVATE, ROADS, Answer, Change, Place, answers_to, wins
 from hil.splits.findings import Finding, Road
 from partitioner.words import joined
 
@@ -69,6 +69,12 @@ def not_to_use(outcomes: Sequence[Outcome]) -> list[str]:
             f"**{joined(mixed)}**: now the device and now the sent input was the quickest, a split nowhere. Do not "
             "cut; a server that takes the input, and a rule by the link's rate for when to ask it, is all there is to gain."
         )
+    early = [o.title for o in outcomes if o.main_wins["split"] and early_wins(o.main) == o.main_wins["split"]]
+    if early:
+        found.append(
+            f"**{joined(early)}**: a split won only right behind the input, where it is in effect a coding of it. A server "
+            "that takes the input in that coding does as well."
+        )
     places = [p for n, p in enumerate(PLACES) if outcomes and all(o.main[n].winner == "device" for o in outcomes)]
     if places:
         found.append(f"**Whatever the model** of these, run it on the device at {places_in_words(places)}.")
@@ -83,6 +89,12 @@ def overall(outcomes: Sequence[Outcome]) -> str:
     leads = sorted(a.lead for o in outcomes for a in o.main if a.winner == "split")
     close = sum(a.close for o in outcomes for a in o.main if a.winner == "split")
     sentence = f"Of {total} conditions at an agreement of at least {MAIN.floor:g}, the quickest was {told}."
+    early = sum(early_wins(o.main) for o in outcomes)
+    if early:
+        sentence += (
+            f" In {early} of those with a split, the cut has less than {LEAST_WORK:.0%} of the model's operations before it: "
+            "in effect a coding of the input."
+        )
     if leads:
         sentence += (
             f" Where a split won, it was {_times(leads[len(leads) // 2])} as fast as the next best at the middle, "
@@ -131,8 +143,23 @@ def _open_verdict(outcome: Outcome) -> str:
     if not counted["split"]:
         return f"{sentence}; a split never does."
     where = [answer for answer in outcome.main if answer.winner == "split"]
-    most = max(answer.lead for answer in where)
-    return f"{sentence}. The split wins at {places_in_words([a.place for a in where])}, by at most {_times(most)}."
+    most = _times(max(answer.lead for answer in where))
+    places = "" if len(where) == EVERYWHERE else f" at {places_in_words([answer.place for answer in where])}"
+    return f"{sentence}. The split is the quickest{places}, and at most {most} as fast as the next best.{_early_words(where)}"
+
+
+def _early_words(where: Sequence[Answer]) -> str:
+    """What is to be said of cuts that are little more than the input."""
+    early = early_wins(where)
+    if not early:
+        return ""
+    which = "All of these cuts have" if early == len(where) else f"In {early} of these the cut has"
+    return f" {which} less than {LEAST_WORK:.0%} of the model's operations before it: in effect a coding of the input."
+
+
+def early_wins(answers: Sequence[Answer]) -> int:
+    """How often a split wins of which what crosses is the input or little else."""
+    return sum(answer.winner == "split" and answer.entries["split"].way.exposes for answer in answers)
 
 
 def _private_verdict(outcome: Outcome) -> str:
@@ -142,7 +169,8 @@ def _private_verdict(outcome: Outcome) -> str:
     if not where:
         return "With a private input the device wins everywhere."
     most = max(answer.lead for answer in where)
-    return f"With a private input a split beats the device in {len(where)} of {EVERYWHERE}, by at most {_times(most)}."
+    told = f"With a private input a split beats the device in {len(where)} of {EVERYWHERE}"
+    return f"{told} and is at most {_times(most)} as fast."
 
 
 def _times(factor: float) -> str:
