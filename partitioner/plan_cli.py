@@ -11,12 +11,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from partitioner.build import Made, make
+from partitioner import api
 from partitioner.choose import ordered
 from partitioner.cost import Candidate, predict
 from partitioner.explain_words import timed
-from partitioner.grid_file import read_grid
-from partitioner.options import PlanOptions, parse_bytes, parse_duration, parse_link
+from partitioner.planned import Planned
+from partitioner.record import Record
 from partitioner.regret import words
 from shared.plan import REPORT_FILE
 
@@ -122,45 +122,6 @@ def main(
     quick: Annotated[bool, typer.Option("--quick", help="Spend less time on timing and judging.")] = False,
 ) -> None:
     """Decide where a model should run under a deadline and a link, cut it there, prove it, and write the bundle."""
-    options = PlanOptions(
-        model=model,
-        out=out,
-        shapes=tuple(shape or ()),
-        preprocess=preprocess,
-        postprocess=postprocess,
-        calibration=calibration,
-        deadline_ns=parse_duration(deadline),
-        link=parse_link(link),
-        edge_slowdown=edge_slowdown,
-        edge=edge,
-        cloud=cloud,
-        cadence_hz=cadence,
-        metric=metric,
-        min_agreement=min_agreement,
-        rung_resolutions=tuple(rung_resolution or ()),
-        rungs=tuple(rung or ()),
-        labels=labels,
-        lower_rungs=rungs,
-        force_cuts=tuple(force_cut or ()),
-        seed=seed,
-        quick=quick,
-        threads=threads,
-        jpeg_qualities=tuple(jpeg_quality or (90,)),
-        private_input=private_input,
-        least_share=least_share,
-        max_bytes_per_second=max_bytes_per_second,
-        pins=tuple(pin or ()),
-        objective=objective,
-        compute_watts=compute_watts,
-        radio_watts=radio_watts,
-        cloud_price=cloud_price,
-        traffic_price=traffic_price,
-        device_memory=None if device_memory is None else parse_bytes(device_memory),
-        grid=() if conditions is None else read_grid(conditions),
-        max_regret=max_regret,
-        overhead=overhead,
-        codecs=tuple(codec or ()),
-    )
     console = Console(markup=False)  # names of tensors and files are not ours
     with console.status("starting") as status:
 
@@ -170,39 +131,80 @@ def main(
             else:
                 console.print(text)
 
-        made = make(options, progress)
-    show(console, made, options)
+        planned = api.plan(
+            model,
+            out,
+            shape=shape or (),
+            preprocess=preprocess,
+            postprocess=postprocess,
+            calibration=calibration,
+            deadline=deadline,
+            link=link,
+            edge_slowdown=edge_slowdown,
+            edge=edge,
+            cloud=cloud,
+            cadence=cadence,
+            metric=metric,
+            min_agreement=min_agreement,
+            rung_resolution=rung_resolution or (),
+            rung=rung or (),
+            labels=labels,
+            rungs=rungs,
+            force_cut=force_cut or (),
+            jpeg_quality=jpeg_quality or (),
+            codec=codec or (),
+            private_input=private_input,
+            least_share=least_share,
+            max_bytes_per_second=max_bytes_per_second,
+            overhead=overhead,
+            conditions=conditions,
+            max_regret=max_regret,
+            pin=pin or (),
+            device_memory=device_memory,
+            objective=objective,
+            compute_watts=compute_watts,
+            radio_watts=radio_watts,
+            cloud_price=cloud_price,
+            traffic_price=traffic_price,
+            threads=threads,
+            seed=seed,
+            quick=quick,
+            progress=progress,
+        )
+    show(console, planned)
 
 
-def show(console: Console, made: Made, options: PlanOptions) -> None:
+def show(console: Console, planned: Planned) -> None:
     """Print the best ways, the ladder and the sentence."""
-    table = Table(title=f"{made.plan.name}: ways to answer", title_justify="left")
+    record = planned.record
+    table = Table(title=f"{record.name}: ways to answer", title_justify="left")
     for name in ("way", "p50 ms", "p99 ms", "up KB", "agreement", "by"):
         table.add_column(name, justify="left" if name in {"way", "by"} else "right", overflow="fold")
-    kept = (made.weighing.best, *made.weighing.routes)
-    ways = ordered(made.weighing.candidates, options.link, options.deadline_ns)
-    shown = [c for number, c in enumerate(ways) if number < SHOWN or c in kept or c.kind == "device"]
+    candidates = record.candidates(record.asked.edge_slowdown)
+    best = None if record.best is None else candidates[record.best]
+    routes = [candidates[place] for place in record.routes]
+    ways = ordered(candidates, record.asked.link, record.asked.deadline_ns)
+    shown = [c for n, c in enumerate(ways) if n < SHOWN or c == best or c in routes or c.kind == "device"]
     for candidate in shown:
-        table.add_row(*_cells(candidate, made, options), style="bold" if candidate == made.weighing.best else None)
+        table.add_row(*_cells(candidate, record), style="bold" if candidate == best else None)
     console.print(table)
     if len(ways) > len(shown):
         console.print(f"and {len(ways) - len(shown)} more in the report")
-    ladder = ", ".join(f"{rung.name} ({rung.agreement:.3f})" for rung in made.plan.ladder)
-    routes = ", ".join(route.label for route in made.weighing.routes)
-    console.print(f"ladder: {ladder}; routes: {routes or 'none, the device always wins'}")
-    regret = made.weighing.regret
-    if regret is not None:
-        console.print(words(regret.lost), highlight=False)
-    for note in made.weighing.notes:
+    ladder = ", ".join(f"{rung.name} ({rung.agreement:.3f})" for rung in planned.plan.ladder)
+    told = ", ".join(route.label for route in routes)
+    console.print(f"ladder: {ladder}; routes: {told or 'none, the device always wins'}")
+    if record.regret is not None:
+        console.print(words(record.regret.lost), highlight=False)
+    for note in record.notes:
         console.print(f"note: {note}", highlight=False)
-    if not options.calibration:
+    if not record.data.real:
         console.print("note: no --calibration, so nothing lossy was considered and times are of seeded synthetic input")
-    console.print(f"{made.path}: {made.plan.chosen}", highlight=False)
-    console.print(f"made in {made.seconds:.1f} s; report in {made.path / REPORT_FILE}", highlight=False)
+    console.print(f"{planned.path}: {planned.plan.chosen}", highlight=False)
+    console.print(f"made in {record.seconds:.1f} s; report in {planned.path / REPORT_FILE}", highlight=False)
 
 
-def _cells(candidate: Candidate, made: Made, options: PlanOptions) -> tuple[str, ...]:
-    total = predict(candidate, options.link).total
+def _cells(candidate: Candidate, record: Record) -> tuple[str, ...]:
+    total = predict(candidate, record.asked.link).total
     agreement = "unknown" if math.isnan(candidate.agreement) else f"{candidate.agreement:.3f}"
     return (
         candidate.label,
@@ -210,5 +212,5 @@ def _cells(candidate: Candidate, made: Made, options: PlanOptions) -> tuple[str,
         f"{total.p99_us / 1000:.2f}",
         f"{candidate.bytes_up / 1000:.1f}",
         agreement,
-        timed(candidate.measured, made.sides.edge.source, made.sides.cloud.source),
+        timed(candidate.measured, record.edge, record.cloud),
     )
