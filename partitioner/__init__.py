@@ -6,9 +6,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from partitioner.api import Planned, Report, explain, inspect, plan, profile, read_plan, report, verify
+    from partitioner.api import Planned, Report, draw, explain, inspect, plan, profile, read_plan, report, verify
 
-__all__ = ["Planned", "Report", "explain", "inspect", "plan", "profile", "read_plan", "report", "verify"]
+__all__ = ["Planned", "Report", "draw", "explain", "inspect", "plan", "profile", "read_plan", "report", "verify"]
 
 
 def __getattr__(name: str) -> object:

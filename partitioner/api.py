@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from partitioner.gallery import Drawing
 from partitioner.planned import Given, Planned, Report, as_planned, read_plan
 
 if TYPE_CHECKING:
@@ -23,10 +24,12 @@ if TYPE_CHECKING:
     from partitioner.profiles.record import DeviceProfile, Side
 
 __all__ = [
+    "Drawing",
     "Given",
     "Place",
     "Planned",
     "Report",
+    "draw",
     "explain",
     "inspect",
     "plan",
@@ -54,6 +57,30 @@ def inspect(model: Place, *, shape: Texts = (), preprocess: str = "none", postpr
     from partitioner.inspection import inspect_model
 
     return inspect_model(Recipe(Path(model), _texts(shape), preprocess, postprocess))
+
+
+def draw(
+    model: Place,
+    *,
+    shape: Texts = (),
+    preprocess: str = "none",
+    postprocess: str = "none",
+    profile: Place | None = None,
+) -> Drawing:
+    """Draw a model's groups of operators with the places to cut: `headtail inspect --svg` and `--html`. They are coloured by
+    their estimated compute, or by the times in a `profile`.
+
+    Raises as `inspect`, `ModelError` for a model that cannot be run, and `UserError` for a profile of another model.
+    """
+    from partitioner.graph.recipe import Recipe
+    from partitioner.graph_page import render_page, render_svg
+    from partitioner.graph_view import view_of
+    from partitioner.inspection import look_at
+    from partitioner.profiles.file import load_profile
+
+    times = None if profile is None else load_profile(Path(profile))
+    view = view_of(look_at(Recipe(Path(model), _texts(shape), preprocess, postprocess)), times)
+    return Drawing(render_svg(view), render_page(view))
 
 
 def profile(

@@ -43,6 +43,18 @@ class Chart:
         return self.svg
 
 
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A model drawn: `svg` is a whole SVG file, `page` an HTML page with the drawing, the cuts and facts. A notebook draws
+    it."""
+
+    svg: str
+    page: str
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+
 def charts_of(record: Record, width: float = WIDTH) -> tuple[Chart, ...]:
     """The charts of a record under the conditions that were asked for, `width` pixels wide, in the report's order. Where the
     time goes, the ladder and the cuts are left out where there is nothing to draw."""

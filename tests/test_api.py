@@ -125,6 +125,15 @@ def test_mistakes_are_errors_of_headtails_own(place: Path) -> None:
     assert not list(place.glob("*.plan"))
 
 
+def test_a_model_is_drawn_with_its_cuts(place: Path) -> None:
+    drawn = partitioner.draw("small.onnx", shape=SHAPE, preprocess="image")
+    assert drawn.svg.startswith("<svg ")
+    assert "r2" in drawn.svg
+    assert drawn.page.startswith("<!doctype html>")
+    with pytest.raises(ModelError, match="cannot be drawn"):
+        partitioner.draw("small.onnx", shape="1,4,64,64")
+
+
 def test_a_profile_is_returned_and_written(place: Path) -> None:
     told: list[float] = []
     found = partitioner.profile(
@@ -148,6 +157,7 @@ VERBS: list[tuple[Callable[..., object], Callable[..., object], set[str]]] = [
     (api.explain, explain_cli.main, {"as_json"}),
     (api.report, report_cli.main, set()),
     (api.inspect, inspect_cli.main, {"json", "svg", "html", "profile"}),
+    (api.draw, inspect_cli.main, {"json", "svg", "html"}),
     (api.profile, profile_cli.measure_here, set()),
 ]
 
@@ -170,6 +180,8 @@ def test_importing_the_partitioner_imports_nothing_else() -> None:
     assert not loaded & {"numpy", "msgspec", "onnx", "onnxruntime", "scipy", "typer"}
     with pytest.raises(AttributeError, match="has no attribute 'plans'"):
         partitioner.plans  # type: ignore[attr-defined]  # noqa: B018
+    folder = Path(partitioner.__file__).parent
+    assert not [name for name in partitioner.__all__ if (folder / f"{name}.py").exists()]  # a module would hide it
 
 
 def test_reading_and_explaining_a_plan_loads_no_model_and_no_runtime(place: Path) -> None:
