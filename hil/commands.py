@@ -31,10 +31,17 @@ COMMANDS = (
     ),
     Command(
         "verify",
-        "Prove a plan on a cloud node of its own.",
+        "Prove a plan on a cloud node of its own, or on one that is there.",
         "hil.verify:main",
         extra="cloud,plan",
-        requires=("zmq", "onnxruntime", "onnx", "simplejpeg", "zstandard"),
+        requires=("zmq", "onnxruntime", "onnx", "PIL", "simplejpeg", "zstandard"),
+    ),
+    Command(
+        "tune",
+        "Measure the deployed pair, compare it with the plan, and plan again by what drifted.",
+        "hil.tune:main",
+        extra="edge",
+        requires=("zmq",),
     ),
     Command(
         "cut-everywhere",

@@ -15,7 +15,7 @@ COMMANDS = (
         "Show a model's inputs, outputs, candidate cuts and warnings; draw it.",
         "partitioner.inspect_cli:main",
         extra="plan",
-        requires=("onnx", "onnxruntime", "scipy", "PIL"),
+        requires=("onnx", "onnxruntime", "PIL"),
     ),
     Command(
         "plan",

@@ -177,6 +177,7 @@ def test_the_packages_of_headtail_define_the_verbs_of_the_manual() -> None:
         "replay",
         "report",
         "sim",
+        "tune",
         "verify",
     ]
     for command in found:
