@@ -157,9 +157,16 @@ def show(tuning: Tuning, asked: int, answered: int, console: Console) -> None:
         times = (milliseconds(one.predicted_us), milliseconds(one.measured_us), f"{one.ratio:.3g}")
         drift.add_row(_WORDS[one.part], *times, "DRIFTED" if one.drifted else "as planned")
     console.print(drift)
+    if tuning.seen and all(one.part != "overhead" for one in tuning.drift):
+        console.print(
+            "what a request costs beside work and link is not in this plan's record, so that no prediction here has it: "
+            "measure it with headtail overhead and plan with --overhead"
+        )
     if not tuning.drifted:
         return
     console.print(f"link: {tuning.before.conditions.link} planned, {tuning.after.conditions.link} seen")
+    if tuning.before.conditions.link != tuning.after.conditions.link and not tuning.fitted:
+        console.print("rate and round trip were not told apart: that takes answers by ways of different bytes")
     _show_difference(tuning.before, tuning.after, console)
     if tuning.beyond:
         console.print(

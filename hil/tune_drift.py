@@ -114,17 +114,17 @@ def link_of(record: Record, seen: Sequence[Seen], drift: Sequence[Drift]) -> Lin
     if ratio is None:
         return asked
     known = _candidates(record)
-    points = [
-        (float(known[way.label].bytes_up + known[way.label].bytes_down), way.parts_us["link"])
-        for way in seen
-        if way.label in known and known[way.label].kind != "device"
-    ]
-    fitted = _line(points)
+    fitted = _line(_points(known, seen))
     if fitted is not None:
         us_per_byte, base_us = fitted
         return LinkGuess(max(LEAST_RATE_MBIT, 8.0 / us_per_byte), base_us / 1000.0)
     ratio = max(ratio, 1e-6)
     return LinkGuess(max(LEAST_RATE_MBIT, asked.rate_mbit / ratio), asked.rtt_ms * ratio)
+
+
+def told_apart(record: Record, seen: Sequence[Seen]) -> bool:
+    """Whether the link's rate and its round trip are known each by itself."""
+    return _line(_points(_candidates(record), seen)) is not None
 
 
 def conditions_seen(record: Record, link: LinkGuess) -> Conditions:
@@ -134,6 +134,15 @@ def conditions_seen(record: Record, link: LinkGuess) -> Conditions:
 
 def _candidates(record: Record) -> dict[str, Candidate]:
     return {c.label: c for c in record.candidates(record.asked.edge_slowdown) if c.measured}
+
+
+def _points(known: Mapping[str, Candidate], seen: Sequence[Seen]) -> list[tuple[float, float]]:
+    """Bytes and microseconds on the link of each way through the cloud."""
+    return [
+        (float(known[way.label].bytes_up + known[way.label].bytes_down), way.parts_us["link"])
+        for way in seen
+        if way.label in known and known[way.label].kind != "device"
+    ]
 
 
 def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float] | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from hil.tune_drift import Drift, Part, Seen, conditions_seen, drift_of, link_of
+from hil.tune_drift import Drift, Part, Seen, conditions_seen, drift_of, link_of, told_apart
 from partitioner.choose import explain as sentence_of
 from partitioner.choose import ordered
 from partitioner.cost import Spread
@@ -27,7 +27,8 @@ LEAST_RATIO = 1e-6
 @dataclass(frozen=True, slots=True)
 class Tuning:
     """What was seen and what follows: `before` is the plan's prediction under the conditions that it was made for, `after`
-    the one with what was measured; `plan` and `record` are those of the new bundle."""
+    the one with what was measured; `plan` and `record` are those of the new bundle. `fitted` is whether the link's rate and
+    round trip were told apart."""
 
     seen: tuple[Seen, ...]
     drift: tuple[Drift, ...]
@@ -35,6 +36,7 @@ class Tuning:
     after: Explanation
     plan: Plan
     record: Record
+    fitted: bool
 
     @property
     def drifted(self) -> bool:
@@ -63,6 +65,7 @@ def tune(plan: Plan, record: Record, seen: Sequence[Seen], bound: float) -> Tuni
         after=after,
         plan=_replanned(plan, fresh, ratios),
         record=fresh,
+        fitted=told_apart(record, seen),
     )
 
 

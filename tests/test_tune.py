@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from hil.small_plans import Times, write_small
 from hil.tune import main
-from hil.tune_drift import LEAST_ANSWERS, Drift, Seen, drift_of, label_of, link_of, seen_in
+from hil.tune_drift import LEAST_ANSWERS, Drift, Seen, drift_of, label_of, link_of, seen_in, told_apart
 from hil.tune_replan import retimed, tune
 from partitioner.conditions import Conditions
 from partitioner.explanation import stages_of
@@ -83,6 +83,8 @@ def test_rate_and_round_trip_are_told_apart_by_ways_of_different_bytes() -> None
     found = link_of(made, seen, drift_of(made, seen, 0.25))
     assert found.rate_mbit == pytest.approx(12.0)
     assert found.rtt_ms == pytest.approx(20.0)
+    assert told_apart(made, seen)
+    assert not told_apart(made, seen[:1])
     alone = link_of(made, seen[:1], drift_of(made, seen[:1], 0.25))
     ratio = drift_of(made, seen[:1], 0.25)[1].ratio
     assert (alone.rate_mbit, alone.rtt_ms) == (pytest.approx(ASKED.link.rate_mbit / ratio), pytest.approx(6.0 * ratio))
@@ -189,6 +191,7 @@ def test_a_running_agent_is_measured_and_the_new_plan_takes_the_place_of_the_old
         assert "device: whole wins now, image as raw won before" in said
         assert "runs on the device" in said
         assert "DRIFTED" in said
+        assert "not in this plan's record" in said
         assert "not pushed" in said
         assert load_bundle(path).files[RECORD_FILE].read_bytes() == encode_record(small_record(FAST, 500.0, 400.0))
         status, said = call(path, "--agent", endpoint, "--requests", 20, "--push")
