@@ -66,7 +66,7 @@ class PlanOptions:
     With a `grid` of conditions the routes are the fewest that lose at most `max_regret` (0.02 is 2 %) under each of them.
 
     `overhead` is a file of what a request costs beside its work and the link (`headtail overhead`); without one that is left
-    out. `codecs` are kinds of codings that other packages bring (`shared.codecs.installed`).
+    out. `codecs` are kinds of codings that are offered only where asked for (`shared.codecs.offering`).
     """
 
     model: Path

@@ -1,23 +1,21 @@
-"""Codings of codecs that other packages bring (`shared.codecs.installed`), asked for by `--codec`."""
+"""Codings that a plan has only where they are asked for (`--codec`): `pca`, and those of codecs that other packages bring
+(`shared.codecs.installed`)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from partitioner.running import Tensors, decode_all
-from shared.codecs import CODECS
-from shared.codecs.installed import installed
+from shared.codecs import offering
 from shared.errors import UserError
 from shared.plan import Coding
 from shared.request import Array, Buffer, TensorSpec
 
 
 def check_codecs(kinds: Sequence[str]) -> None:
-    """Refuse what names no codec of another package. Raises `UserError` that names it."""
+    """Refuse what names no codec that can be asked for. Raises `UserError` that names it."""
     for kind in kinds:
-        if kind in CODECS:
-            raise UserError(f"codec {kind!r} is headtail's own: it is offered without being asked for")
-        installed(kind)
+        offering(kind)
 
 
 def offered_codings(
@@ -28,7 +26,7 @@ def offered_codings(
 
     Raises `UserError`: a codec that fails, or one coding's name twice.
     """
-    found = [coding for kind in dict.fromkeys(kinds) for coding in installed(kind).offer(tensors, samples)]
+    found = [coding for kind in dict.fromkeys(kinds) for coding in offering(kind).offer(tensors, samples)]
     names = [coding.name for coding in taken]
     for coding in found:
         if coding.name in names:

@@ -72,7 +72,7 @@ def main(
     jpeg_quality: Annotated[list[int] | None, typer.Option(help="JPEG quality of the input; may be repeated.")] = None,
     codec: Annotated[
         list[str] | None,
-        typer.Option(help="A codec that another installed package brings, to be tried at every cut; may be repeated."),
+        typer.Option(help="pca, or a codec that another package brings, to be tried at every cut; may be repeated."),
     ] = None,
     private_input: Annotated[
         bool, typer.Option("--private-input", help="The input stays on the device, in any coding.")

@@ -64,8 +64,10 @@ class Coding(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     `q = clip(round(x / scale), -127, 127)` per channel of axis 1 (one scale for a tensor of fewer than two axes); `scales`
     holds a list for each tensor. `intn`: the same with `bits` of 2 to 8 and one scale a channel or one for the tensor, packed
     and compressed by zstd. `jpeg`: for one uint8 tensor of shape (1, height, width, 3), at `quality`; `subsampling` is
-    `444`, or empty for 4:2:0. `qoi`: the same tensors without loss. `docs/protocol.md` has the layouts. Any other kind is the
-    name of a codec that another package brings, which says what the fields mean, and whether the coding is `lossless`.
+    `444`, or empty for 4:2:0. `qoi`: the same tensors without loss. `pca`: floats as principal components of their channels
+    (axis 1), in steps of one size for each tensor, in `scales`; `basis` holds for each tensor, as little-endian float32, the
+    mean of its channels, then the components. `docs/protocol.md` has the layouts. Any other kind is the name of a codec that
+    another package brings, which says what the fields mean, and whether the coding is `lossless`.
 
     The contract digest is taken of a coding's JSON. So that plans of before keep theirs, the first four fields are always
     written (msgspec never leaves out what a function made), and later ones only where they are not at their defaults.
@@ -78,6 +80,7 @@ class Coding(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     bits: int = 0
     subsampling: Literal["", "444"] = ""
     lossless: bool = False
+    basis: tuple[bytes, ...] = ()
 
     @property
     def coded(self) -> bool:

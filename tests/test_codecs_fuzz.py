@@ -34,6 +34,7 @@ PLACES = [
     (Coding("int2", "intn", scales=((0.1,),), bits=2), TENSOR),
     (Coding("int4", "intn", scales=((0.1, 0.2, 0.3),), bits=4), TENSOR),
     (Coding("int7", "intn", scales=((0.1, 0.2, 0.3),), bits=7), TENSOR),
+    (Coding("pca", "pca", scales=((0.02,),), basis=(np.eye(3, dtype="<f4").tobytes(),)), TENSOR),
     (Coding("jpeg90", "jpeg", quality=90), IMAGE),
     (Coding("jpeg90-444", "jpeg", quality=90, subsampling="444"), IMAGE),
     (Coding("qoi", "qoi"), IMAGE),

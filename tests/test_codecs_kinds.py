@@ -40,7 +40,7 @@ def intn(bits: int, *scales: float) -> Coding:
 
 
 def test_every_codec_is_found_by_its_kind_and_every_field_belongs_to_a_kind() -> None:
-    assert set(CODECS) == {"raw", "fp16", "int8", "intn", "jpeg", "qoi"}
+    assert set(CODECS) == {"raw", "fp16", "int8", "intn", "jpeg", "qoi", "pca"}
     assert all(codec.kind == kind for kind, codec in CODECS.items())
     used = frozenset[str]().union(*(codec.fields for codec in CODECS.values()))
     assert used | {"lossless"} == set(FIELDS) == set(Coding.__struct_fields__) - {"name", "kind"}

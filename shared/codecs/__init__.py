@@ -30,10 +30,11 @@ from shared.codecs.calibration import calibrate_int8, calibrate_intn
 from shared.codecs.codec import Codec, registered
 from shared.codecs.elements import channels, dtype_of
 from shared.codecs.half import Half
-from shared.codecs.installed import FIELDS, installed
+from shared.codecs.installed import FIELDS, OfferedCodec, installed
 from shared.codecs.int8 import Int8
 from shared.codecs.intn import IntN
 from shared.codecs.jpeg import Jpeg
+from shared.codecs.pca import Pca
 from shared.codecs.qoi import Qoi
 from shared.codecs.raw import Raw
 from shared.errors import PeerError, UserError
@@ -53,9 +54,11 @@ __all__ = [
     "dtype_of",
     "encode",
     "frame_bounds",
+    "offering",
 ]
 
-CODECS = registered(Raw(), Half(), Int8(), IntN(), Jpeg(), Qoi())
+PCA = Pca()
+CODECS = registered(Raw(), Half(), Int8(), IntN(), Jpeg(), Qoi(), PCA)
 """The codec of each kind that headtail has itself, read-only."""
 
 
@@ -65,6 +68,16 @@ def codec_of(kind: str) -> Codec:
     codec = CODECS.get(kind)
     if codec is not None:
         return codec
+    return installed(kind)
+
+
+def offering(kind: str) -> OfferedCodec:
+    """The codec of a kind that a plan has only where it is asked for, of headtail's own or of another package. Raises
+    `UserError` that names the kind where it is offered in any case, or as `codec_of`."""
+    if kind == PCA.kind:
+        return PCA
+    if kind in CODECS:
+        raise UserError(f"codec {kind!r} is headtail's own: it is offered without being asked for")
     return installed(kind)
 
 

@@ -35,7 +35,7 @@ def calibrate_int8(arrays: Iterable[Array]) -> tuple[float, ...]:
 
     Raises `UserError` where there is no sample or their channels differ.
     """
-    return _scales(_peak([_largest(values) for values in map(_by_channel, arrays)], "int8"), LIMIT)
+    return _scales(_peak([_largest(values) for values in map(by_channel, arrays)], "int8"), LIMIT)
 
 
 def calibrate_intn(samples: Sequence[Array], bits: int, *, per_channel: bool = True) -> tuple[float, ...]:
@@ -56,10 +56,10 @@ def calibrate_intn(samples: Sequence[Array], bits: int, *, per_channel: bool = T
     limit = limit_of(bits)
     largest: list[Values] = []
     some: list[Values] = []
-    for values in map(_by_channel, samples):
+    for values in map(by_channel, samples):
         rows = values if per_channel else values.reshape(1, -1)
         largest.append(_largest(rows))
-        some.append(_some(rows, max(LEAST_VALUES, MOST_VALUES // max(1, rows.shape[0])) // len(samples)))
+        some.append(some_of(rows, max(LEAST_VALUES, MOST_VALUES // max(1, rows.shape[0])) // len(samples)))
     peak = _peak(largest, "intn")
     magnitudes = np.abs(np.concatenate(some, axis=1))
     magnitudes.sort(axis=1)
@@ -77,8 +77,9 @@ def calibrate_intn(samples: Sequence[Array], bits: int, *, per_channel: bool = T
     return _scales(best, limit)
 
 
-def _by_channel(sample: Array) -> Values:
-    """A sample's values, of shape (channels, values), with 0 in place of what is not finite."""
+def by_channel(sample: Array) -> Values:
+    """A sample's values as float64, of shape (channels, values), with 0 in place of what is not finite. A sample of fewer
+    than two axes is one channel."""
     wide = sample.astype(np.float64)
     if wide.ndim < 2:
         rows = wide.reshape(1, -1)
@@ -104,9 +105,9 @@ def _peak(largest: Sequence[Values], what: str) -> Values:
     return peak
 
 
-def _some(values: Values, most: int) -> Values:
+def some_of(values: Values, most: int) -> Values:
     """At most `most` columns, but one at least, by the multiples of the golden ratio: evenly spread, and in step with no
-    width of a map."""
+    width of a map. `values` is of shape (channels, values)."""
     count = values.shape[1]
     if count <= most:
         return values

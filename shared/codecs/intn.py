@@ -44,7 +44,7 @@ class IntN:
     fields: frozenset[str] = frozenset({"scales", "bits"})
 
     def __init__(self) -> None:
-        self._zstd = Zstd()
+        self._zstd = Zstd("intn")
 
     def fault(self, coding: Coding, tensors: tuple[TensorSpec, ...]) -> str | None:
         """Floats only, 2 to 8 bits, with a positive scale for each channel of each tensor, or one for all of them."""
