@@ -2,13 +2,15 @@
 
 Groups that cost little are folded with their neighbours until no more rows are left than a reader can take in, but never
 across a cut that is marked. Marked are all cuts where they are few, else the input and those that send less than every cut
-before them: a cut that sends as much as an earlier one leaves more to the device for nothing. What lives for longer than
-from one row to the next runs beside the rows in a lane of its own.
+before them, and of these the ones that send the least beside the one before: a cut that sends as much as an earlier one
+leaves more to the device for nothing. What lives for longer than from one row to the next runs beside the rows in a lane of
+its own.
 """
 
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -134,7 +136,9 @@ def _marked(borders: Sequence[Border], most: int) -> list[Border]:
     for border in borders:
         if border.before and (not leading or border.nbytes < leading[-1].nbytes):
             leading.append(border)
-    return [*entry, *leading[-most:]]
+    drops = {after: before.nbytes / max(1, after.nbytes) for before, after in itertools.pairwise(leading)}
+    largest = sorted(drops, key=lambda border: (-drops[border], border.before))[: most - 1]
+    return [*entry, *leading[:1], *sorted(largest, key=lambda border: border.before)]
 
 
 def _ends(costs: Sequence[float], stops: set[int], most: int) -> list[int]:

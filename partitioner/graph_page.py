@@ -110,7 +110,7 @@ def _counted(view: View) -> tuple[str, str]:
     marked = len(view.fold.marks)
     told = f"{cuts} cuts of one tensor" if cuts != 1 else "one cut, the input"
     some = (
-        f", of which {marked} are marked: the input, and those that send less than every cut before them"
+        f", of which {marked} are marked: the input, and of those that send less than every cut before them the clearest"
         if marked < cuts
         else ""
     )

@@ -87,6 +87,12 @@ def test_with_many_cuts_the_input_and_those_that_send_less_than_all_before_are_m
     assert everything.others == {}
 
 
+def test_of_too_many_such_cuts_those_with_the_largest_drops_are_marked() -> None:
+    borders = [Border(n, n, size) for n, size in enumerate([50, 1000, 990, 500, 495, 100, 99])]
+    folded = fold(chain(7), [[0]], [6], borders, 110, 3)
+    assert sorted(border.number for border in folded.marks.values()) == [0, 1, 3, 5]
+
+
 def test_what_costs_most_is_not_folded() -> None:
     parts = [Part(f"p{n}", {"Conv": 1}, 100.0 if n == 20 else 1.0, (n + 1,) if n < 49 else ()) for n in range(50)]
     folded = fold(parts, [[0]], [49], (), 10)
