@@ -38,6 +38,9 @@ SLACK = 0.02
 BATCHES = (1, 2, 4)
 """Rows of the requests, as far as the plan lets them be joined."""
 
+FEW = 4
+"""Up to so many inputs, each is tried at each place of a request of several rows."""
+
 Pair = tuple[Mapping[str, Array], Mapping[str, Array]]
 """What goes in, and the answer that ought to come out."""
 
@@ -184,8 +187,9 @@ def _prove(
 
 
 def _groups(pairs: Sequence[Pair], rows: int) -> list[list[Pair]]:
-    """Requests of so many rows, each pair at each place of one."""
-    return [[pairs[(start + i) % len(pairs)] for i in range(rows)] for start in range(len(pairs))]
+    """Requests of so many rows: each pair at each place of one where they are few, else each pair once."""
+    starts = range(0, len(pairs), 1 if len(pairs) <= FEW else rows)
+    return [[pairs[(start + i) % len(pairs)] for i in range(rows)] for start in starts]
 
 
 def _joined(plan: Plan, group: Sequence[Pair]) -> dict[str, Array]:

@@ -138,7 +138,7 @@ def test_a_node_that_is_there_runs_the_tails_and_its_replies_say_so(tmp_path: Pa
     assert verdict.holds
     assert verdict.ran == verdict.asked == counted
     assert {p.coding for p in verdict.proofs if p.agreement is not None} == {"int8", ""}
-    assert all(p.requests == 2 + LEAST_JUDGED for p in verdict.proofs)
+    assert all(p.requests == -(-(2 + LEAST_JUDGED) // p.rows) for p in verdict.proofs)
     assert verdict.samples.given == LEAST_JUDGED
 
 
