@@ -197,7 +197,7 @@ def test_where_the_input_is_quickest_everywhere_an_offload_server_is_enough() ->
     outcome = Outcome.of("Words", finding(way("device", head_us=10**6), way("input", "raw", "input", tail_us=100)))
     (told,) = not_to_use([outcome])
     assert told.startswith("**Words**: sending the input was the quickest everywhere. A plain offload server does that")
-    assert "no cut that was measured is allowed" in verdict(outcome)
+    assert "none of the cuts that were measured is allowed" in verdict(outcome)
 
 
 def test_where_a_split_wins_it_is_said_where_and_by_how_much() -> None:

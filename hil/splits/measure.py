@@ -22,7 +22,7 @@ from datetime import date
 from pathlib import Path
 
 from hil.model_zoo import zoo_model
-from hil.splits.answers import LEAST_WORK, PLACES, RATIOS, RULES, time_us
+from hil.splits.answers import LEAST_WORK, PLACES, PRIVATE, RATIOS, RULES, Rule, time_us
 from hil.splits.findings import CutPlace, Doubt, Finding, Machine, Way
 from hil.splits.posts import write_post
 from hil.splits.subjects import Subject
@@ -44,6 +44,8 @@ CADENCE_HZ = 30.0
 SEARCHED_LINK = LinkGuess(200.0, 5.0)
 """Around it cuts of several tensors are sought: at rates from a tenth of it to four times as much."""
 TENTHS = 0.9
+EVERYTHING, SPLITS = frozenset({"device", "input", "split"}), frozenset({"split"})
+OPEN = tuple(rule for rule in RULES if not rule.private)
 PREPROCESSING = "pre/"
 """How the names of values begin that `partitioner.graph.images` makes."""
 
@@ -99,13 +101,17 @@ def unsteadiness(jobs: Iterable[Sequence[float]]) -> float:
 
 
 def hopeful_wins(
-    candidates: Sequence[Candidate], exposing: Mapping[str, bool], *, among: frozenset[str]
+    candidates: Sequence[Candidate],
+    exposing: Mapping[str, bool],
+    *,
+    among: frozenset[str] = EVERYTHING,
+    rules: Sequence[Rule] = RULES,
 ) -> Counter[str]:
-    """How often a way that was only estimated would win, by its label, over all places and rules, among the kinds of ways
-    that are named: an agreement that is not known counts as full."""
+    """How often a way that was only estimated would win, by its label, over all places and these rules, among the kinds of
+    ways that are named: an agreement that is not known counts as full."""
     ways = [(_timed_way(candidate, exposing), candidate) for candidate in candidates if candidate.kind in among]
     counted: Counter[str] = Counter()
-    for rule in RULES:
+    for rule in rules:
         allowed = [(way, candidate) for way, candidate in ways if rule.allows(way)]
         for place in PLACES if allowed else ():
             _, best = min(allowed, key=lambda pair: (time_us(pair[0], place), not pair[1].measured, pair[1].label))
@@ -157,14 +163,22 @@ def _several(table: Table) -> tuple[CandidateCut, ...]:
 
 
 def _look(table: Table, most: int, progress: Progress) -> tuple[Doubt, ...]:
-    """Look at the cuts that may win, then at those that may be the best split. What would still win is told."""
+    """Look at the cuts that may win, in turn with the input free to leave and with a private one, which early cuts would
+    crowd out; then at those that may be the best split. What would still win is told."""
     by_name = {cut.name: cut for cut in table.inner}
-    everything, splits = frozenset({"device", "input", "split"}), frozenset({"split"})
     while len(table.loaded) - 1 < most:
         candidates, exposing = _candidates(table), _exposing(table)
         labels = {candidate.label: candidate.cut for candidate in candidates}
-        wins = hopeful_wins(candidates, exposing, among=everything)
-        wins = wins or hopeful_wins(candidates, exposing, among=splits)
+        turns = (OPEN, (PRIVATE,)) if len(table.loaded) % 2 else ((PRIVATE,), OPEN)
+        wins = next(
+            (
+                found
+                for among in (EVERYTHING, SPLITS)
+                for rules in turns
+                if (found := hopeful_wins(candidates, exposing, among=among, rules=rules))
+            ),
+            Counter[str](),
+        )
         if not wins:
             return ()
         by_cut: Counter[str] = Counter()
@@ -174,7 +188,7 @@ def _look(table: Table, most: int, progress: Progress) -> tuple[Doubt, ...]:
         progress(f"cut {len(table.loaded)} of at most {most}: {cut}")
         table.look(by_name[cut])
     left = {candidate.label: candidate for candidate in _candidates(table)}
-    wins = hopeful_wins(list(left.values()), _exposing(table), among=everything)
+    wins = hopeful_wins(list(left.values()), _exposing(table))
     return tuple(Doubt(left[label].cut, left[label].coding, count) for label, count in wins.most_common())
 
 

@@ -72,12 +72,15 @@ def _warning(models: Sequence[Finding]) -> list[str]:
     """What weakens everything below; nothing where the machine was quiet."""
     unsteady = max(finding.unsteady for finding in models)
     disturbed = max(finding.disturbed for finding in models)
-    if max(unsteady, disturbed) <= QUIET:
+    few = [subject_of(m.name).title for m in models if m.rows_judged < subject_of(m.name).judged]
+    if max(unsteady, disturbed) <= QUIET and not few:
         return []
+    shown = f"{joined(few)} {'was' if len(few) == 1 else 'were'} judged by fewer rows and cuts than the command takes."
     return [
         paragraph(
             f"> **Provisional.** The machine was busy while this was measured: {disturbed:.0%} of the runs were disturbed",
             f"and halves of them differed by up to {unsteady:.0%}. What is close may turn when it is measured again.",
+            *([shown] if few else []),
         )
     ]
 
@@ -88,7 +91,9 @@ def _advice(outcome: Outcome) -> str:
         early = early_wins(outcome.main) == counted["split"]
         return "send the input as the first cut codes it" if early else "cut where its table says so"
     best = max(ROADS, key=lambda road: counted[road])
-    return ADVICE[best] if counted[best] == EVERYWHERE else "device or input by the link, no cut"
+    if counted[best] == EVERYWHERE:
+        return ADVICE[best]
+    return "device or input by the link, no cut" if counted["device"] else "send the input, coded where that is quicker"
 
 
 def _where_not(outcomes: Sequence[Outcome]) -> list[str]:

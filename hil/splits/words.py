@@ -165,7 +165,7 @@ def early_wins(answers: Sequence[Answer]) -> int:
 def _private_verdict(outcome: Outcome) -> str:
     where = [answer for answer in outcome.private if answer.winner == "split"]
     if not any("split" in answer.entries for answer in outcome.private):
-        return "With a private input no cut that was measured is allowed: run it on the device."
+        return "With a private input none of the cuts that were measured is allowed, and the device is left."
     if not where:
         return "With a private input the device wins everywhere."
     most = max(answer.lead for answer in where)
