@@ -30,7 +30,7 @@ import msgspec
 from edge.agents import PRIMARY, STANDBY
 from edge.client_loop import ClientLoop, Parts
 from edge.client_stream import Stream
-from edge.door import CLASSES, HIGHEST_CLASS, WHEN, Inputs, bind, choose_model, deadline, own, whole
+from edge.door import CLASSES, HIGHEST_CLASS, WHEN, Inputs, bind, choose_model, deadline, flag, own, whole
 from edge.outcomes import Counts
 from edge.tickets import AsyncTicket, FutureTicket, OutcomeFuture, Ticket, WaitTicket
 from shared.errors import HeadtailError, InputError
@@ -235,6 +235,8 @@ class Client:
         due_from = now if scheduled_ns is None else whole("scheduled_ns", scheduled_ns, 0, 1 << 62, WHEN)
         due_ns = deadline(now, due_from, deadline_ms, deadline_ns)
         priority = whole("priority", priority, 0, HIGHEST_CLASS, CLASSES)
+        stream = whole("stream", stream, 0, 1 << 62, "0, or the number of a stream")
+        latest_wins = flag("latest_wins", latest_wins)
         sequence = next(self._sequences)
         machine = self._loop.machine
         models = machine.models

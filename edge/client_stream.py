@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, cast
 
 from edge.announced import MAX_STREAMS, StreamPromise
 from edge.client_loop import CLOSED, ClientLoop
-from edge.door import CLASSES, HIGHEST_CLASS, WHEN, Inputs, choose_model, span, whole
+from edge.door import CLASSES, HIGHEST_CLASS, WHEN, Inputs, choose_model, flag, span, whole
 from edge.tickets import FutureTicket, OutcomeFuture
 from shared.errors import InputError
 from shared.events import StreamOpened
@@ -59,7 +59,7 @@ class Stream:
         self._number = number
         self.period_ns = _span_ns("period_ms", period_ms, LEAST_PERIOD_MS)
         self.deadline_ns = _span_ns("deadline_ms", deadline_ms, 0.0)
-        self._latest_wins = latest_wins
+        self._latest_wins = flag("latest_wins", latest_wins)
         self._priority = whole("priority", priority, 0, HIGHEST_CLASS, CLASSES)
         self._model = model
         rows = whole("rows", rows, 1, MOST_ROWS, "a positive number")
@@ -87,7 +87,7 @@ class Stream:
                 period_ns=self.period_ns,
                 deadline_ns=self.deadline_ns,
                 priority=self._priority,
-                latest_wins=latest_wins,
+                latest_wins=self._latest_wins,
             )
         )
 

@@ -199,6 +199,14 @@ def whole(name: str, value: object, least: int, most: int, meaning: str) -> int:
     return int(cast(int, value))
 
 
+def flag(name: str, value: object) -> bool:
+    """`value` as Python's own truth value, also where it is numpy's. Raises `InputError` for all else, numbers and None
+    included: whoever gives a word for yes would be surprised by what the word for no does."""
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name}: expected True or False, got {value!r:.80}")
+    return bool(value)
+
+
 def span(name: str, value: object) -> float:
     """`value` as a positive finite number of milliseconds. Raises `InputError`."""
     span_ms = math.nan

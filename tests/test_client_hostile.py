@@ -1,0 +1,57 @@
+"""Whatever an application hands to its client, the client lives on: bad values are refused, bad callbacks are reported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from fake_agent import LONG_MS, FakeAgent, X
+
+from edge.client import Client
+from edge.tickets import WaitTicket
+from shared.errors import InputError
+from shared.request import Answer
+from shared.wire.messages import OpenStream, Submit
+
+
+@pytest.fixture
+def agent() -> FakeAgent:
+    return FakeAgent()
+
+
+@pytest.fixture
+def client(agent: FakeAgent) -> Iterator[Client]:
+    with agent.client() as client:
+        yield client
+
+
+# --- yes and no ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wins", [True, False])
+def test_numpys_truth_values_are_as_good_as_pythons(agent: FakeAgent, client: Client, wins: bool) -> None:
+    stream = client.stream(period_ms=33, deadline_ms=LONG_MS, latest_wins=np.bool_(wins))  # type: ignore[arg-type]
+    opened = agent.heard(OpenStream)
+    assert isinstance(opened, OpenStream)
+    assert opened.latest_wins is wins
+    assert isinstance(stream.submit(X).result(30), Answer)
+    submit = agent.heard(Submit)
+    assert isinstance(submit, Submit)
+    assert submit.latest_wins is wins
+
+
+@pytest.mark.parametrize("wins", [1, 0, "yes", None, 1.0, np.int8(1), np.array([True, False])])
+def test_what_is_neither_true_nor_false_is_refused_at_the_door(client: Client, wins: bool) -> None:
+    with pytest.raises(InputError, match="latest_wins: expected True or False, got"):
+        client.stream(period_ms=33, latest_wins=wins)
+    with pytest.raises(InputError, match="latest_wins: expected True or False, got"):
+        client.start(WaitTicket(), X, LONG_MS, latest_wins=wins)
+    assert isinstance(client.infer(X, LONG_MS), Answer)
+
+
+@pytest.mark.parametrize("stream", [-1, "1", None, 1.5])
+def test_a_streams_number_is_a_whole_one(client: Client, stream: int) -> None:
+    with pytest.raises(InputError, match="stream: expected 0, or the number of a stream"):
+        client.start(WaitTicket(), X, LONG_MS, stream=stream)
+    assert isinstance(client.infer(X, LONG_MS), Answer)
