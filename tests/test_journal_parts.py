@@ -315,6 +315,45 @@ def test_a_file_whose_frames_do_not_add_up_is_refused(
         read(packed(change(unpacked(saved))), KINDS)
 
 
+class FramesThatEnd:
+    """The frames of a file that is over, which fails whoever goes on asking."""
+
+    def __init__(self, frames: list[bytes]) -> None:
+        self._left = iter(frames)
+        self._asked_for_nothing = 0
+
+    def __iter__(self) -> FramesThatEnd:
+        return self
+
+    def __next__(self) -> bytes:
+        for frame in self._left:
+            return frame
+        self._asked_for_nothing += 1
+        assert self._asked_for_nothing < 100, "asked again and again for frames of a file that is over"
+        raise StopIteration
+
+
+@pytest.mark.parametrize("records", [1_000, 1 << 62])
+@pytest.mark.parametrize("rest", [[], [b""], [b"one", b"two", b""]])
+def test_a_segment_that_says_more_records_than_are_there_is_refused_at_the_first_that_is_missing(
+    saved: bytes, records: int, rest: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frames = FramesThatEnd([unpacked(saved)[0], msgspec.msgpack.encode([0, records, b""]), *rest])
+    monkeypatch.setattr("shared.journal.file._unpacked", lambda data: frames)
+    there = len([frame for frame in rest if frame])
+    with pytest.raises(JournalError, match=f"cut short: step {there} is missing, of {records} from 0"):
+        read(b"", KINDS)
+
+
+def test_a_plan_with_a_route_at_a_cut_that_it_does_not_have_is_refused(saved: bytes) -> None:
+    frames = unpacked(saved)
+    head = msgspec.msgpack.decode(frames[0])
+    for plan in head["plans"].values():
+        plan["routes"][0]["cut"] = 20_000
+    with pytest.raises(JournalError, match="has a route at cut 20000; expected 0 to "):
+        read(packed([msgspec.msgpack.encode(head), *frames[1:]]), KINDS)
+
+
 @cache
 def small() -> tuple[bytes, ...]:
     """The frames of a small journal with two segments."""

@@ -158,6 +158,11 @@ def _check_plans(plans: Mapping[str, Plan]) -> None:
     for plan in plans.values():
         if not 1 <= plan.max_batch <= MOST_ROWS:
             raise JournalError(f"plan {plan.name!r:.80} takes {plan.max_batch} rows; expected 1 to {MOST_ROWS}")
+        for route in plan.routes:
+            if not 0 <= route.cut < len(plan.cuts):
+                raise JournalError(
+                    f"plan {plan.name!r:.80} has a route at cut {route.cut}; expected 0 to {len(plan.cuts) - 1}"
+                )
 
 
 def _read_segment(frame: bytes, frames: Iterator[bytes], before: list[Segment]) -> Segment:
@@ -165,9 +170,15 @@ def _read_segment(frame: bytes, frames: Iterator[bytes], before: list[Segment]) 
     expected = before[-1].first + len(before[-1].records) if before else head.first
     if head.first < 0 or head.first != expected or (head.state == b"") != (head.first == 0):
         raise JournalError(f"it is damaged: a segment begins at step {head.first}, where {expected} is expected")
-    records = [record for _ in range(head.records) if (record := next(frames, b""))]
-    if len(records) != head.records:
-        raise JournalError("it is cut short")
+    # The number is the file's word, so that what is there bounds the work, never the number.
+    records: list[bytes] = []
+    while len(records) < head.records:
+        record = next(frames, b"")
+        if not record:
+            raise JournalError(
+                f"it is cut short: step {head.first + len(records)} is missing, of {head.records} from {head.first}"
+            )
+        records.append(record)
     return Segment(head.first, head.state, records)
 
 
