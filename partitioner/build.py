@@ -22,11 +22,13 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from partitioner.bundle_profile import Ranges, known_profiles, load_segments, profile_bundle
+from partitioner.bundle_profile import LoadedBundle, Ranges, known_profiles, load_segments, profile_bundle
 from partitioner.choose import WHOLE
 from partitioner.cost import Candidate
 from partitioner.graph.split import Chain, split
 from partitioner.graph.weights import write_programs
+from partitioner.inversion import LEAST_ROWS, Inversion
+from partitioner.inverting import JUDGED_ROWS, invert_routes
 from partitioner.ladder import plan_rungs
 from partitioner.options import PlanOptions, check_options
 from partitioner.own_codings import check_codecs
@@ -150,12 +152,22 @@ def _make(
     progress("writing the report")
     _write_golden(study, folder)
     (folder / PLAN_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(plan), indent=1))
-    record = record_of(study, weighing, plan, checks, time.monotonic() - began)
+    inversions = _inversions(study, bundle, plan, progress)
+    record = record_of(study, weighing, plan, checks, inversions, time.monotonic() - began)
     (folder / RECORD_FILE).write_bytes(encode_record(record))
     (folder / REPORT_FILE).write_text(render(record, plan), encoding="utf-8")
     write_manifest(folder)
     finish_bundle(folder, options.out)
     return Made(options.out, plan, record, weighing, study.sides, time.monotonic() - began)
+
+
+def _inversions(study: Study, bundle: LoadedBundle, plan: Plan, progress: Progress) -> tuple[Inversion, ...]:
+    """How well a decoder rebuilds a private input, where there are rows enough to fit one to."""
+    data = study.data
+    if not (study.options.private_input and data.real and len(data.fit) >= LEAST_ROWS):
+        return ()
+    progress("rebuilding the input from what crosses")
+    return invert_routes(bundle, plan.routes, data.fit, data.held_out[:JUDGED_ROWS])
 
 
 @contextmanager

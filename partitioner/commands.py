@@ -18,6 +18,13 @@ COMMANDS = (
         requires=("onnx", "onnxruntime", "PIL"),
     ),
     Command(
+        "invert",
+        "Say how well a small decoder rebuilds the input from what a plan's routes send.",
+        "partitioner.invert_cli:main",
+        extra="plan",
+        requires=("onnx", "onnxruntime", "PIL", "simplejpeg", "zstandard", "qoi"),
+    ),
+    Command(
         "plan",
         "Decide where a model should run, and write the bundle.",
         "partitioner.plan_cli:main",

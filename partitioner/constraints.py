@@ -34,8 +34,8 @@ def broken(way: Figures, options: PlanOptions) -> tuple[Constraint, ...]:
     """The demands that a way does not obey, but for the least agreement, which may not be known yet."""
     most, memory = options.max_bytes, options.device_memory
     checks: tuple[tuple[Constraint, bool], ...] = (
-        ("pins", not way.pins_kept),
         ("private input", options.private_input and way.sends_input),
+        ("pins", not way.pins_kept),
         ("share", way.share < options.least_share - SHARE_SLACK),
         ("bytes", most is not None and way.bytes_up > most),
         ("memory", memory is not None and way.memory > memory),

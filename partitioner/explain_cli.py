@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from partitioner import api, regret
+from partitioner import api, inversion, regret
 from partitioner import explain_words as words
 from partitioner.conditions import TITLES, show_value
 from partitioner.explanation import STAGES, Explanation, Standing
@@ -81,6 +81,8 @@ def _show(console: Console, explanation: Explanation, record: Record) -> None:
     console.print(words.split(explanation))
     if explanation.regret is not None:
         console.print(regret.words(explanation.regret))
+    for found in record.inversions:
+        console.print(inversion.words(found))
     for remark in words.remarks(explanation):
         console.print(f"note: {remark}")
 

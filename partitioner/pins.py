@@ -3,6 +3,8 @@
 A pin concerns the ways through the cloud: what is pinned to the device is in the head of each, what is pinned to the cloud in
 the tail. What insures requests on the device runs there from end to end whatever is pinned, since every request is to have
 an answer without the cloud; where something is pinned to the cloud, it is insurance only and never what the plan chooses.
+
+A private input pins what uses it to the device, and what uses the same in other numbers (`partitioner.graph.copies`).
 """
 
 from __future__ import annotations
@@ -37,10 +39,18 @@ def find_pins(texts: Sequence[str], groups: Groups, *, private_input: bool) -> P
         for group in _matching(name, names, groups):
             sides[side].add(group)
             pinned_by.setdefault((side, group), text)
+    if private_input:
+        sides["edge"] |= _using_copies(groups)
     pins = Pins(frozenset(sides["edge"]), frozenset(sides["cloud"]), private_input)
     if texts:
         _check(pins, groups, pinned_by)
     return pins
+
+
+def _using_copies(groups: Groups) -> set[int]:
+    """The groups that use what is an input in other numbers: where the input is private, that must not cross either."""
+    copies = groups.finder.copies
+    return {user for value in groups.values if value.spec.name in copies for user in value.consumers}
 
 
 def _names(groups: Groups) -> dict[str, set[int]]:
@@ -72,13 +82,14 @@ def _check(pins: Pins, groups: Groups, pinned_by: dict[tuple[str, int], str]) ->
     found = find_plan(Network.of(problem), Conditions(), pins)
     if not isinstance(found, Impossible):
         return
-    if found.groups is not None:
+    implied = found.groups is not None and ("edge", found.groups[0]) not in pinned_by
+    if found.groups is not None and not implied:
         edge, cloud = found.groups
         raise Unsatisfiable(
             f"the pins contradict each other: --pin {pinned_by['edge', edge]} needs what --pin {pinned_by['cloud', cloud]} "
             "keeps in the cloud, and nothing returns from there; give up either"
         )
-    if found.constraint == "private input":
+    if implied or found.constraint == "private input":
         first = next(text for (side, _), text in pinned_by.items() if side == "cloud")
         raise Unsatisfiable(
             f"--private-input and --pin {first} leave no cut: what is pinned uses the input itself; give up either"

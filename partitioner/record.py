@@ -19,6 +19,7 @@ import msgspec
 
 from partitioner.conditions import Conditions
 from partitioner.cost import NOTHING, Candidate, Kind, Spread
+from partitioner.inversion import Inversion
 from partitioner.objective import LATENCY, Objective
 from partitioner.regret import Regret
 from shared.bundle import UNREADABLE
@@ -155,7 +156,8 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `cloud` say where the times of either side come from; with a profile, times of the device are those of its machine.
     `insured_only`: something is pinned to the cloud, so that ways on the device insure requests and do not win.
     `objective` is what the best way is best in.
-    `regret` is what the routes lose over a grid of conditions, where they were kept for one."""
+    `regret` is what the routes lose over a grid of conditions, where they were kept for one. `inversions` say how well the
+    input was rebuilt from what routes send, where that was checked."""
 
     format: int
     name: str
@@ -181,6 +183,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     insured_only: bool = False
     objective: Objective = LATENCY
     regret: Regret | None = None
+    inversions: tuple[Inversion, ...] = ()
 
     def candidates(self, slowdown: float) -> list[Candidate]:
         """Every way on a device so many times slower than the machine that measured."""

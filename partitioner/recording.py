@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from partitioner.agreement import describe
 from partitioner.conditions import Conditions
+from partitioner.inversion import Inversion
 from partitioner.machine import device_name, library_version
 from partitioner.record import RECORD_FORMAT, Data, Machine, Proven, Record, Way
 from partitioner.study import Study
@@ -17,7 +18,14 @@ from shared.plan import Plan
 PACKAGES = ("headtail", "onnx", "onnxruntime", "numpy", "simplejpeg", "zstandard", "qoi")
 
 
-def record_of(study: Study, weighing: Weighing, plan: Plan, checks: Sequence[Check], seconds: float) -> Record:
+def record_of(
+    study: Study,
+    weighing: Weighing,
+    plan: Plan,
+    checks: Sequence[Check],
+    inversions: tuple[Inversion, ...],
+    seconds: float,
+) -> Record:
     """Everything that the plan's choice rests on. `seconds` is how long it took so far."""
     options = study.options
     candidates = weighing.candidates
@@ -60,6 +68,7 @@ def record_of(study: Study, weighing: Weighing, plan: Plan, checks: Sequence[Che
         insured_only=bool(study.pins.cloud),
         objective=study.objective,
         regret=weighing.regret,
+        inversions=inversions,
     )
 
 

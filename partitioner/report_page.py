@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from html import escape
 
 from partitioner import explain_words as words
-from partitioner import regret
+from partitioner import inversion, regret
 from partitioner import report_charts as charts
 from partitioner.charts.ratios import draw_ratios
 from partitioner.choose import ordered
@@ -44,6 +44,7 @@ def render(record: Record, plan: Plan) -> str:
         section("split", "Does a split pay?", paragraph(words.split(picture.explanation))),
         _where(picture),
         _regret(record),
+        _inversions(record),
         _changes(picture.explanation),
         _time(picture),
         _model(picture),
@@ -334,6 +335,18 @@ def _regret(record: Record) -> str:
     if record.regret is None:
         return ""
     return section("regret", "What the routes lose elsewhere", paragraph(regret.words(record.regret.lost)))
+
+
+def _inversions(record: Record) -> str:
+    """What decoders made of what routes send; nothing where that was not checked."""
+    if not record.inversions:
+        return ""
+    return section(
+        "inversion",
+        "What can be seen of the input",
+        paragraph(inversion.CAUTION),
+        *(paragraph(inversion.words(found)) for found in record.inversions),
+    )
 
 
 def _conditions(record: Record, plan: Plan) -> str:

@@ -159,7 +159,7 @@ class Table:
     def figures(self, way: Candidate, cut: CandidateCut | None) -> Figures:
         """What demands are held against, of a way through the cloud."""
         study = self.study
-        inputs = {spec.name for spec in study.model.inputs}
+        copies = study.finder.copies
         nodes: Set[int] = frozenset() if cut is None else cut.nodes
         pinned = [[study.groups.nodes[group] for group in side] for side in (study.pins.edge, study.pins.cloud)]
         kept = all(members <= nodes for members in pinned[0]) and not any(members & nodes for members in pinned[1])
@@ -167,7 +167,7 @@ class Table:
         if study.options.device_memory is not None:
             memory = self._memory(way.cut, nodes)
         return Figures(
-            sends_input=cut is None or any(spec.name in inputs for spec in cut.tensors),
+            sends_input=cut is None or any(spec.name in copies for spec in cut.tensors),
             pins_kept=kept,
             share=0.0 if cut is None else cut.share,
             bytes_up=way.bytes_up,

@@ -263,7 +263,8 @@ def _private(options: PlanOptions) -> list[str]:
         return []
     return [
         "the input stays on the device: ways that send it, in whatever coding, are left out. What crosses an early cut is no "
-        "secret: a small decoder can often rebuild the input from it, the better the earlier the cut lies (--least-share)"
+        "secret: a small decoder can often rebuild the input from it, the better the earlier the cut lies (--least-share); "
+        "headtail invert holds one against the routes"
     ]
 
 

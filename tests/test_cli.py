@@ -171,6 +171,7 @@ def test_the_packages_of_headtail_define_the_verbs_of_the_manual() -> None:
         "edge",
         "explain",
         "inspect",
+        "invert",
         "overhead",
         "plan",
         "profile",
@@ -179,6 +180,7 @@ def test_the_packages_of_headtail_define_the_verbs_of_the_manual() -> None:
         "sim",
         "tune",
         "verify",
+        "when-to-split",
     ]
     for command in found:
         assert command.summary.endswith(".")

@@ -19,6 +19,7 @@ from typing import TypeVar
 import numpy as np
 
 from partitioner.graph.compute import operations
+from partitioner.graph.copies import copies_of_inputs
 from partitioner.graph.fusion import borders, remade_from
 from partitioner.graph.model import Model
 from partitioner.graph.observe import Fact, observe
@@ -95,6 +96,7 @@ class CutFinder:
         self._facts = observe(model)
         self._borders = borders(model, self._facts)
         self._remade = remade_from(model, self._facts)
+        self._copies = copies_of_inputs(model)
         self._made_by = producers(self._graph)
         self._users = consumers(self._graph)
         self._outputs = {value.name for value in self._graph.output}
@@ -175,6 +177,11 @@ class CutFinder:
     def order(self) -> Sequence[int]:
         """The nodes that do not depend on weights alone, in an order in which they can run."""
         return self._order
+
+    @property
+    def copies(self) -> frozenset[str]:
+        """The inputs and the values that hold the same, element by element (`partitioner.graph.copies`)."""
+        return self._copies
 
     def share_of(self, node: int) -> float:
         """A node's estimated share of all compute (0 to 1)."""
