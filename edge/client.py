@@ -30,10 +30,10 @@ import msgspec
 from edge.agents import PRIMARY, STANDBY
 from edge.client_loop import ClientLoop, Parts
 from edge.client_stream import Stream
-from edge.door import CLASSES, HIGHEST_CLASS, WHEN, Inputs, bind, choose_model, deadline, flag, own, whole
+from edge.door import CLASSES, HIGHEST_CLASS, LATEST_NS, WHEN, Inputs, bind, choose_model, deadline, flag, own, whole
 from edge.outcomes import Counts
 from edge.tickets import AsyncTicket, FutureTicket, OutcomeFuture, Ticket, WaitTicket
-from shared.errors import HeadtailError, InputError
+from shared.errors import HeadtailError, InputError, shown
 from shared.lateness import LatenessFigures
 from shared.request import Outcome, Request
 from shared.settings import AgentGroup, EdgeSettings
@@ -80,10 +80,10 @@ class Client:
         endpoint that is none, and `InputError` where `max_open` is not positive, `name` too long, or both agents are one."""
         max_open = whole("max_open", max_open, 1, HIGHEST_OPEN, "a positive number")
         if not isinstance(cast(object, name), str) or not name.isprintable() or len(name) > LONGEST_NAME:
-            raise InputError(f"name: expected up to {LONGEST_NAME} printable characters, got {name!r:.80}")
+            raise InputError(f"name: expected up to {LONGEST_NAME} printable characters, got {shown(name)}")
         for what, where in (("endpoint", endpoint), ("standby", standby)):
             if not isinstance(cast(object, where), str) and (where is not None or what == "endpoint"):
-                raise InputError(f"{what}: expected ipc://PATH, got {where!r:.80}")
+                raise InputError(f"{what}: expected ipc://PATH, got {shown(where)}")
         if standby == endpoint:
             raise InputError(f"standby: expected another agent than {endpoint}")
         self._name = name
@@ -103,7 +103,7 @@ class Client:
         from edge.embedded import embedded_parts
         from shared.settings_file import load_edge
 
-        tree = settings if isinstance(settings, EdgeSettings) else load_edge(Path(settings))
+        tree = settings if isinstance(settings, EdgeSettings) else load_edge(_path("settings", settings))
         return cls(name=name, parts=embedded_parts(tree, name))
 
     # --- asking -------------------------------------------------------------------------------------------------------
@@ -232,10 +232,10 @@ class Client:
         """
         self._loop.check_process()
         now = time.monotonic_ns()
-        due_from = now if scheduled_ns is None else whole("scheduled_ns", scheduled_ns, 0, 1 << 62, WHEN)
+        due_from = now if scheduled_ns is None else whole("scheduled_ns", scheduled_ns, 0, LATEST_NS, WHEN)
         due_ns = deadline(now, due_from, deadline_ms, deadline_ns)
         priority = whole("priority", priority, 0, HIGHEST_CLASS, CLASSES)
-        stream = whole("stream", stream, 0, 1 << 62, "0, or the number of a stream")
+        stream = whole("stream", stream, 0, LATEST_NS, "0, or the number of a stream")
         latest_wins = flag("latest_wins", latest_wins)
         sequence = next(self._sequences)
         machine = self._loop.machine
@@ -255,7 +255,7 @@ class Client:
 
     def withdraw(self, sequence: int) -> None:
         """Forget the request with this sequence: it will have no outcome, and the agent stops working on it."""
-        self._loop.withdraw(sequence)
+        self._loop.withdraw(whole("sequence", sequence, 0, LATEST_NS, "the sequence of a request"))
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -299,7 +299,7 @@ class Client:
     def save_journal(self, path: str | os.PathLike[str]) -> int:
         """Write what the embedded agent's journal holds to `path`, for `headtail replay`; how many steps that is. It holds no
         tensor's contents. Raises `JournalError` where the agent is another process, or the file cannot be written."""
-        return self._loop.save_journal(Path(path))
+        return self._loop.save_journal(_path("path", path))
 
     # --- ending -------------------------------------------------------------------------------------------------------
 
@@ -326,3 +326,11 @@ def _remote(endpoint: str, standby: str | None, name: str, max_open: int) -> Par
     from edge.client_link import agent_link
 
     return agent_link(endpoint, f"{name}-{os.getpid()}", time.time_ns(), max_open, standby)
+
+
+def _path(name: str, value: object) -> Path:
+    """`value` as a path of a file. Raises `InputError`."""
+    try:
+        return Path(cast(str, value))
+    except TypeError:
+        raise InputError(f"{name}: expected a path, got {shown(value)}") from None

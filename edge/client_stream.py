@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, cast
 
 from edge.announced import MAX_STREAMS, StreamPromise
 from edge.client_loop import CLOSED, ClientLoop
-from edge.door import CLASSES, HIGHEST_CLASS, WHEN, Inputs, choose_model, flag, span, whole
+from edge.door import CLASSES, HIGHEST_CLASS, LATEST_NS, WHEN, Inputs, choose_model, flag, span, whole
 from edge.tickets import FutureTicket, OutcomeFuture
-from shared.errors import InputError
+from shared.errors import InputError, shown
 from shared.events import StreamOpened
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Stream:
             most = choose_model(models, model).max_batch
             rows = whole("rows", rows, 1, most, f"1 to {most}, what the model takes,")
         elif model is not None and not isinstance(cast(object, model), str):
-            raise InputError(f"model: expected a name, got {model!r:.80}")
+            raise InputError(f"model: expected a name, got {shown(model)}")
         if len(loop.machine.promises) >= MAX_STREAMS:
             raise InputError(f"{MAX_STREAMS} streams are open already: close those that have ended")
         self._closed = False
@@ -120,7 +120,7 @@ class Stream:
         if self._closed:
             raise InputError("this stream is closed")
         now = time.monotonic_ns()
-        due_ns = now if scheduled_ns is None else whole("scheduled_ns", scheduled_ns, 0, 1 << 62, WHEN)
+        due_ns = now if scheduled_ns is None else whole("scheduled_ns", scheduled_ns, 0, LATEST_NS, WHEN)
         if due_ns > now + self.period_ns:
             raise InputError(
                 f"scheduled_ns: lies {(due_ns - now) / 1e6:.3f} ms ahead; a frame is asked for when it is there"
@@ -143,7 +143,9 @@ class Stream:
         return future
 
     def next_due_ns(self, previous_ns: int) -> int:
-        """When a source that paces itself should send again: a period after `previous_ns`, without those past."""
+        """When a source that paces itself should send again: a period after `previous_ns`, without those past.
+        Raises `InputError`."""
+        previous_ns = whole("previous_ns", previous_ns, -LATEST_NS, LATEST_NS, WHEN)
         now = time.monotonic_ns()
         missed = max(0, now - previous_ns) // self.period_ns
         return previous_ns + (missed + 1) * self.period_ns
@@ -165,5 +167,5 @@ class Stream:
 def _span_ns(name: str, span_ms: float, least_ms: float) -> int:
     known_ms = span(name, span_ms)
     if not least_ms <= known_ms <= LONGEST_MS:
-        raise InputError(f"{name}: expected {least_ms:g} to {LONGEST_MS:.0f} milliseconds, got {span_ms!r:.80}")
+        raise InputError(f"{name}: expected {least_ms:g} to {LONGEST_MS:.0f} milliseconds, got {shown(span_ms)}")
     return max(1, round(known_ms * 1e6))

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
-from shared.errors import InputError
+from shared.errors import InputError, shown
 from shared.request import Array, TensorSpec
 from shared.wire.messages import ModelInfo
 
@@ -33,11 +33,20 @@ HIGHEST_CLASS = 1 << 16
 CLASSES = "a whole number from 0 (the most important)"
 """What a priority is, in words."""
 
+PLAIN_KINDS = frozenset("biufc")
+"""Kinds of numpy's element types that some model may have; others, such as text, have no byte order to compare."""
+
+_NO_NUMBERS = (bool, np.timedelta64, np.complexfloating)
+"""What is a number to Python or numpy, and none here: a duration of numpy's has a unit of its own."""
+
 MAX_EARLY_BYTES = 2047 << 20
 """The largest tensor that is kept until an agent says what its models look like: no agent takes a larger message."""
 
 MAX_DEADLINE_NS = 3600 * 10**9
 """Longest time ahead that a deadline may lie: an hour."""
+
+LATEST_NS = 1 << 62
+"""The latest time, and the longest duration, that is reckoned with."""
 
 
 def specs(info: ModelInfo) -> tuple[TensorSpec, ...]:
@@ -54,7 +63,7 @@ def choose_model(models: Mapping[str, ModelInfo], name: str | None) -> ModelInfo
         raise InputError(f"model: name one of the agent's {len(models)} models ({known})")
     info = models.get(name) if isinstance(cast(object, name), str) else None
     if info is None:
-        raise InputError(f"model {name!r:.80} is unknown; the agent has: {known}")
+        raise InputError(f"model {shown(name)} is unknown; the agent has: {known}")
     return info
 
 
@@ -64,8 +73,7 @@ def own(inputs: Inputs) -> dict[str | None, Array]:
     For requests that are made before any agent has said what its models look like; `bind` checks them later.
     """
     if isinstance(inputs, Mapping):
-        named = cast(Mapping[object, npt.ArrayLike], inputs)
-        return {_name(key): _copied(_name(key), value) for key, value in named.items()}
+        return {_name(key): _copied(_name(key), value) for key, value in _listed(inputs).items()}
     return {None: _copied("input", inputs)}
 
 
@@ -73,7 +81,7 @@ def _copied(name: str, value: npt.ArrayLike) -> Array:
     array = _array(name, value)
     if array.nbytes > MAX_EARLY_BYTES:
         raise InputError(f"input {name!r}: has {array.nbytes} bytes; expected at most {MAX_EARLY_BYTES} of any tensor")
-    return array.copy()
+    return np.array(array, copy=True, subok=False)
 
 
 def bind(
@@ -94,7 +102,7 @@ def _by_name(
     info: ModelInfo, expected: tuple[TensorSpec, ...], inputs: Inputs | Mapping[str | None, Array]
 ) -> dict[str, Array]:
     if isinstance(inputs, Mapping):
-        named = dict(cast(Mapping[object, npt.ArrayLike], inputs))
+        named = _listed(inputs)
         if set(named) != {None}:
             return _named(info, expected, named)
         bare = named[None]
@@ -109,30 +117,57 @@ def _by_name(
 def _named(info: ModelInfo, expected: tuple[TensorSpec, ...], named: dict[object, npt.ArrayLike]) -> dict[str, Array]:
     wanted = [spec.name for spec in expected]
     missing = [name for name in wanted if name not in named]
-    extra = sorted(str(name) for name in named if name not in wanted)
+    extra = sorted(shown(name) for name in named if name not in wanted)
     if missing or extra:
         parts = [f"missing {', '.join(map(repr, missing))}"] if missing else []
-        parts += [f"unknown {', '.join(map(repr, extra))}"] if extra else []
+        parts += [f"unknown {', '.join(extra)}"] if extra else []
         raise InputError(f"inputs of model {info.name!r}: {'; '.join(parts)}; expected {', '.join(map(repr, wanted))}")
     return {name: _array(name, named[name]) for name in wanted}
 
 
 def _name(key: object) -> str:
     if not isinstance(key, str):
-        raise InputError(f"inputs: a tensor's name is a string, not {type(key).__name__} {key!r}")
-    return key
+        raise InputError(f"inputs: a tensor's name is a string, not {type(key).__name__} {shown(key)}")
+    return str(key)
+
+
+def _listed(inputs: object) -> dict[object, npt.ArrayLike]:
+    """What a mapping holds. It may be anybody's class, which reads a file for each value, and raises what it likes."""
+    try:
+        return dict(cast(Mapping[object, npt.ArrayLike], inputs))
+    except Exception as error:
+        raise InputError(f"inputs: {type(inputs).__name__} cannot be read: {_told(error)}") from error
 
 
 def _array(name: str, value: npt.ArrayLike) -> Array:
-    if isinstance(value, np.ndarray):
+    """The caller's value as an array. What is no array says so itself, by its own class, with whatever exception it likes."""
+    if type(value) is np.ndarray:
         return cast(Array, value)
     try:
-        array = cast(Array, np.asarray(value))
-    except (ValueError, TypeError, OverflowError) as error:
-        raise InputError(f"input {name!r}: {type(value).__name__} is no array: {error}") from None
+        array = cast(Array, np.asanyarray(value))
+    except Exception as error:
+        raise InputError(f"input {name!r}: {type(value).__name__} is no array: {_told(error)}") from error
+    if isinstance(array, np.ma.MaskedArray) or _holds_masked(value):
+        raise InputError(f"input {name!r}: a masked array: no model knows its mask; expected array.filled(VALUE)")
     if array.dtype.hasobject:
         raise InputError(f"input {name!r}: expected a numpy array, got {type(value).__name__}")
     return array
+
+
+def _holds_masked(value: object) -> bool:
+    """Whether a sequence has masked arrays in it, whose masks numpy leaves out."""
+    return isinstance(value, list | tuple) and any(
+        isinstance(each, np.ma.MaskedArray) or _holds_masked(each) for each in cast(Sequence[object], value)
+    )
+
+
+def _told(error: Exception) -> str:
+    """What a foreign exception says, on one line."""
+    try:
+        said = " ".join(str(error).split())
+    except Exception:
+        said = ""
+    return said or type(error).__name__
 
 
 def _rows(info: ModelInfo, expected: tuple[TensorSpec, ...], arrays: list[Array]) -> int:
@@ -150,7 +185,7 @@ def _rows(info: ModelInfo, expected: tuple[TensorSpec, ...], arrays: list[Array]
 
 
 def _check_dtype(spec: TensorSpec, array: Array) -> None:
-    if array.dtype.newbyteorder("=") != np.dtype(spec.dtype):
+    if array.dtype.kind not in PLAIN_KINDS or array.dtype.newbyteorder("=") != np.dtype(spec.dtype):
         raise InputError(f"input {spec.name!r}: expected dtype {spec.dtype}, got {array.dtype}")
 
 
@@ -194,8 +229,15 @@ def _in_order(array: Array, spec: TensorSpec, *, copy: bool) -> Array:
 def whole(name: str, value: object, least: int, most: int, meaning: str) -> int:
     """`value` as a Python integer, also where it is one of numpy's. Raises `InputError` where it is no whole number from
     `least` to `most`; `meaning` says in words what was expected."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
-        raise InputError(f"{name}: expected {meaning}, got {value!r:.80}")
+    known = _integer(value)
+    if known is None or not least <= known <= most:
+        raise InputError(f"{name}: expected {meaning}, got {shown(value)}")
+    return known
+
+
+def _integer(value: object) -> int | None:
+    if isinstance(value, _NO_NUMBERS) or not isinstance(value, int | np.integer):
+        return None
     return int(cast(int, value))
 
 
@@ -203,19 +245,25 @@ def flag(name: str, value: object) -> bool:
     """`value` as Python's own truth value, also where it is numpy's. Raises `InputError` for all else, numbers and None
     included: whoever gives a word for yes would be surprised by what the word for no does."""
     if not isinstance(value, bool | np.bool_):
-        raise InputError(f"{name}: expected True or False, got {value!r:.80}")
-    return bool(value)
+        raise InputError(f"{name}: expected True or False, got {shown(value)}")
+    return bool(cast(object, value))
 
 
 def span(name: str, value: object) -> float:
     """`value` as a positive finite number of milliseconds. Raises `InputError`."""
-    span_ms = math.nan
-    if not isinstance(value, bool | np.complexfloating) and isinstance(value, int | float | np.number):
-        with contextlib.suppress(OverflowError):
-            span_ms = float(cast(float, value))
+    span_ms = _real(value)
     if not math.isfinite(span_ms) or span_ms <= 0:
-        raise InputError(f"{name}: expected a positive number of milliseconds, got {value!r:.80}")
+        raise InputError(f"{name}: expected a positive number of milliseconds, got {shown(value)}")
     return span_ms
+
+
+def _real(value: object) -> float:
+    """`value` as a float; NaN where it is no number, or none that a float can hold."""
+    if isinstance(value, _NO_NUMBERS) or not isinstance(value, int | float | np.number):
+        return math.nan
+    with contextlib.suppress(OverflowError):
+        return float(cast(float, value))
+    return math.nan
 
 
 def deadline(now: int, scheduled_ns: int, deadline_ms: float | None, deadline_ns: int | None) -> int:
@@ -224,11 +272,16 @@ def deadline(now: int, scheduled_ns: int, deadline_ms: float | None, deadline_ns
     Exactly one of the two is given. Raises `InputError`: not a positive finite number, past, or more than an hour ahead.
     """
     if deadline_ns is not None:
-        due = whole("deadline_ns", deadline_ns, -(1 << 62), 1 << 62, WHEN)
+        due = whole("deadline_ns", deadline_ns, -LATEST_NS, LATEST_NS, WHEN)
         if due <= now:
             raise InputError(f"deadline_ns: lies {(now - due) / 1e6:.3f} ms in the past; expected a later time")
+        if due < scheduled_ns:
+            raise InputError(
+                f"deadline_ns: lies {(scheduled_ns - due) / 1e6:.3f} ms before scheduled_ns; expected a later time"
+            )
     else:
-        due = scheduled_ns + max(1, round(span("deadline_ms", deadline_ms) * 1e6))
+        span_ms = span("deadline_ms", deadline_ms)
+        due = scheduled_ns + max(1, round(min(span_ms * 1e6, LATEST_NS)))
     if due - now > MAX_DEADLINE_NS:
         raise InputError(f"deadline: {(due - now) / 1e9:.0f} s ahead is too far; expected at most an hour")
     return due

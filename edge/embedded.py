@@ -25,7 +25,7 @@ of answers that came when the application or the node went on after standing sti
 def embedded_parts(settings: EdgeSettings, name: str) -> Parts:
     """The parts of a client that carries its agent. Raises `SettingsError`, `BundleError`, `UserError`, and warns where the
     settings ask something of the process, which is the application's."""
-    check(settings)
+    settings = check(settings)
     untouched = check_untouched(settings.process)
     if untouched:
         warnings.warn(untouched, stacklevel=3)

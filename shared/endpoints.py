@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 
 from shared.errors import UserError
@@ -23,7 +22,11 @@ def endpoint_fault(endpoint: str, *, binds: bool) -> str | None:
         path = endpoint.removeprefix("ipc://")
         if not path.startswith("/") or path.endswith("/") or "\0" in path:
             return expected
-        if len(os.fsencode(path)) > MAX_PATH:
+        try:
+            written = path.encode()
+        except UnicodeEncodeError:
+            return f"{expected}, in Unicode"
+        if len(written) > MAX_PATH:
             return f"a path of at most {MAX_PATH} bytes after ipc://, as the kernel takes no longer one"
         return None
     match = _TCP.fullmatch(endpoint)

@@ -57,3 +57,12 @@ class PeerError(HeadtailError):
 
 class InvariantBroken(HeadtailError):
     """A rule of our own does not hold: a bug. The process stops and tells its story."""
+
+
+def shown(value: object) -> str:
+    """How a value that somebody gave stands in a message: as Python writes it, on one line and cut short; by its type where
+    it cannot be written, as an integer of 5,000 digits and whatever has a fault in its own `__repr__`."""
+    try:
+        return f"{' '.join(repr(value).split()):.80}"
+    except Exception:
+        return f"a value of type {type(value).__name__} that cannot be shown"

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import inspect
 
 from shared.endpoints import endpoint_fault
-from shared.errors import SettingsError
+from shared.errors import SettingsError, shown
 from shared.settings import CloudSettings, EdgeSettings
 
 Settings = TypeVar("Settings", bound=msgspec.Struct)
@@ -55,18 +55,43 @@ def decode(tree: Mapping[str, object], kind: type[Settings]) -> Settings:
     return settings
 
 
-def check(settings: EdgeSettings | CloudSettings) -> None:
-    """Hold settings that were built in code to the same types, ranges and rules as a file's.
+def check(settings: Settings) -> Settings:
+    """Settings that were built in code, held to the same types, ranges and rules as a file's, and in the plain types that a
+    file's have: one of numpy's floats is a float, a list a tuple.
 
     Raises `SettingsError` that names the key's path, the value and what was expected.
     """
-    decode(cast(dict[str, object], msgspec.to_builtins(settings)), type(settings))
+    return decode(cast(dict[str, object], _tree(settings)), type(settings))
+
+
+def _tree(value: object) -> object:
+    """What a file would hold in place of these settings; what none could hold, such as a path, is left, so that it is refused
+    by the key where it stands."""
+    match value:
+        case bool():
+            return value
+        case int():
+            return int(value)
+        case float():
+            return float(value)
+        case str():
+            return str.__str__(value)
+        case msgspec.Struct():
+            return {field: _tree(getattr(value, field)) for field in value.__struct_fields__}
+        case list() | tuple():
+            return [_tree(item) for item in cast(Sequence[object], value)]
+        case dict():
+            return {str(key): _tree(item) for key, item in cast(Mapping[object, object], value).items()}
+        case _:
+            return value
 
 
 def _known(tree: object, kind: inspect.Type, path: str) -> None:
     if isinstance(kind, inspect.VarTupleType) and isinstance(tree, list):
         for index, item in enumerate(cast(list[object], tree)):
             _known(item, kind.item_type, f"{path}[{index}]")
+    if isinstance(tree, str):
+        _require_unicode(path, tree)
     if not isinstance(kind, inspect.StructType | inspect.DataclassType) or not isinstance(tree, dict):
         return
     fields = {field.encode_name: field.type for field in kind.fields}
@@ -94,7 +119,7 @@ def _explained(message: str, tree: Mapping[str, object], kind: type[msgspec.Stru
     choices = _choices(inspect.type_info(kind), steps)
     reason = reason.split(", got ")[0].removeprefix("Expected ").replace("`object`", "a table").replace("`", "")
     expected = f"one of {', '.join(choices)}" if choices else reason
-    return f"{path}: is {_value(tree, steps)!r}; expected {expected}"
+    return f"{path}: is {shown(_value(tree, steps))}; expected {expected}"
 
 
 def _value(tree: object, steps: Sequence[str | int]) -> object:
@@ -136,6 +161,13 @@ def _check_rules(settings: msgspec.Struct) -> None:
     if isinstance(settings, EdgeSettings | CloudSettings):
         _require_distinct("process.cores", settings.process.cores)
         _require_distinct("process.executor_cores", settings.process.executor_cores)
+
+
+def _require_unicode(path: str, text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise SettingsError(f"{path}: is {shown(text)}; expected text in Unicode") from None
 
 
 def _require_endpoint(path: str, endpoint: str, *, binds: bool) -> None:

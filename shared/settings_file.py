@@ -30,11 +30,17 @@ def load(path: Path, kind: type[Settings]) -> Settings:
         raise SettingsError(f"{path}: not UTF-8 text at byte {error.start}, expected TOML") from None
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise SettingsError(f"{str(path)!r}: no path of a file: {error}") from None
     try:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         reason = str(error).replace("at end of document", f"at line {text.count(chr(10)) + 1}, the end of the file")
         raise SettingsError(f"{path}: not valid TOML: {reason}") from None
+    except RecursionError:
+        raise SettingsError(f"{path}: not valid TOML: brackets stand too deep in each other") from None
+    except ValueError as error:
+        raise SettingsError(f"{path}: holds a number that is too long: {error}") from None
     try:
         return decode(tree, kind)
     except SettingsError as error:

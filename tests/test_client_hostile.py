@@ -10,8 +10,9 @@ from fake_agent import LONG_MS, FakeAgent, X
 
 from edge.client import Client
 from edge.tickets import WaitTicket
-from shared.errors import InputError
+from shared.errors import InputError, UserError
 from shared.request import Answer
+from shared.settings import CloudSettings, EdgeSettings
 from shared.wire.messages import OpenStream, Submit
 
 
@@ -54,4 +55,48 @@ def test_what_is_neither_true_nor_false_is_refused_at_the_door(client: Client, w
 def test_a_streams_number_is_a_whole_one(client: Client, stream: int) -> None:
     with pytest.raises(InputError, match="stream: expected 0, or the number of a stream"):
         client.start(WaitTicket(), X, LONG_MS, stream=stream)
+    assert isinstance(client.infer(X, LONG_MS), Answer)
+
+
+# --- other things at the door -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("endpoint", ["ipc:///tmp/\ud800", "tcp://\ud800:1"])
+def test_an_endpoint_that_is_no_unicode_is_refused(endpoint: str) -> None:
+    with pytest.raises(UserError, match="expected ipc:///absolute/path"):
+        Client(endpoint)
+    with pytest.raises(UserError, match="expected ipc:///absolute/path"):
+        Client("ipc:///tmp/nobody", standby=endpoint)
+
+
+@pytest.mark.parametrize(
+    "settings", [5, None, 10**5000, b"edge.toml", CloudSettings()], ids=lambda value: type(value).__name__
+)
+def test_an_embedded_agent_is_made_of_settings_or_of_a_path(settings: EdgeSettings) -> None:
+    with pytest.raises(InputError, match="settings: expected a path, got "):
+        Client.embedded(settings)
+
+
+@pytest.mark.parametrize(
+    "value", [10**5000, np.timedelta64(10, "ms"), np.timedelta64(10, "ns")], ids=lambda value: type(value).__name__
+)
+def test_numbers_that_are_none_are_refused_wherever_one_is_asked_for(client: Client, value: float) -> None:
+    stream = client.stream(period_ms=33, deadline_ms=LONG_MS)
+    for ask in (
+        lambda: client.infer(X, value),
+        lambda: client.infer(X, deadline_ns=value),  # type: ignore[arg-type]
+        lambda: client.infer(X, priority=value),  # type: ignore[arg-type]
+        lambda: client.stream(period_ms=value),
+        lambda: client.stream(period_ms=33, rows=value),  # type: ignore[arg-type]
+        lambda: client.stream(period_ms=33, model=value),  # type: ignore[arg-type]
+        lambda: stream.submit(X, value),  # type: ignore[arg-type]
+        lambda: stream.next_due_ns(value),  # type: ignore[arg-type]
+        lambda: client.withdraw(value),  # type: ignore[arg-type]
+        lambda: Client(max_open=value),  # type: ignore[arg-type]
+        lambda: Client(name=value),  # type: ignore[arg-type]
+        lambda: Client(value),  # type: ignore[arg-type]
+        lambda: client.save_journal(value),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(InputError, match=r": expected|is unknown"):
+            ask()
     assert isinstance(client.infer(X, LONG_MS), Answer)

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import math
 import re
+from collections import UserDict
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from edge.door import bind, choose_model, deadline, own, whole
-from shared.errors import InputError
+from edge.door import bind, choose_model, deadline, flag, own, span, whole
+from shared.errors import InputError, shown
 from shared.request import Array
 from shared.wire.messages import ModelInfo
 
@@ -207,3 +209,84 @@ def test_a_model_that_is_no_string_is_unknown(name: object) -> None:
 def test_a_tensor_that_no_agent_would_take_is_not_copied_while_there_is_none() -> None:
     with pytest.raises(InputError, match=r"input 'input': has \d+ bytes; expected at most"):
         own(np.broadcast_to(np.float32(0), (1, 1 << 42)))
+
+
+class Contrary:
+    """A tensor of another library that will be no array, as one of torch's that needs a gradient, and has no words for it."""
+
+    def __array__(self, *_: object, **__: object) -> Array:
+        raise RuntimeError("call\ndetach() first")
+
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+
+class Torn(UserDict[str, Array]):
+    """A mapping whose values cannot be read, as those of a file that was closed."""
+
+    def __getitem__(self, key: str) -> Array:
+        raise OSError("the file is closed")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [np.timedelta64(10, "ms"), np.timedelta64(10, "ns"), np.timedelta64(10), 10**5000, Contrary()],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_has_a_unit_or_no_end_is_neither_a_duration_nor_a_number(value: object) -> None:
+    with pytest.raises(InputError, match="deadline_ms: expected a positive number of milliseconds, got "):
+        span("deadline_ms", value)
+    with pytest.raises(InputError, match="priority: expected 0 to 9, got "):
+        whole("priority", value, 0, 9, "0 to 9")
+    with pytest.raises(InputError, match="latest_wins: expected True or False, got "):
+        flag("latest_wins", value)
+    with pytest.raises(InputError, match="is unknown; the agent has: face"):
+        choose_model({"face": ONE}, value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [1e13, 1e305, np.float64(1e305), 10**300, np.finfo(np.float64).max])
+def test_no_duration_is_too_long_to_be_told_so(value: float) -> None:
+    with pytest.raises(InputError, match="s ahead is too far; expected at most an hour"):
+        deadline(0, 0, value, None)
+
+
+def test_an_absolute_deadline_lies_behind_the_time_at_which_the_request_is_due() -> None:
+    with pytest.raises(InputError, match=r"deadline_ns: lies 1\.000 ms before scheduled_ns; expected a later time"):
+        deadline(0, 3 * MS, None, 2 * MS)
+
+
+def test_a_thing_that_refuses_to_be_an_array_is_refused_in_its_own_words_on_one_line() -> None:
+    assert refusal(ONE, Contrary()) == "input 'image': Contrary is no array: call detach() first"
+    with pytest.raises(InputError, match="Contrary is no array"):
+        own(Contrary())  # type: ignore[arg-type]
+
+
+def test_a_mapping_that_cannot_be_read_is_refused_in_its_own_words() -> None:
+    assert refusal(TWO, Torn(a=image())) == "inputs: Torn cannot be read: the file is closed"
+    with pytest.raises(InputError, match="Torn cannot be read"):
+        own(Torn(a=image()))
+
+
+@pytest.mark.parametrize(
+    "dtype", [np.dtypes.StringDType(), "U3", "S3", "M8[ns]", "V48", object, [("r", "u1"), ("g", "u1")]]
+)
+def test_element_types_that_no_model_has_are_wrong_dtypes(dtype: object) -> None:
+    assert refusal(ONE, np.empty((1, 4, 4, 3), dtype)).startswith("input 'image': expected dtype uint8, got ")  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("wrap", [lambda array: array, lambda array: [array[0]], lambda array: ([*array[0]],)])
+def test_a_masked_array_is_refused_since_its_mask_would_be_forgotten(wrap: Callable[[Array], object]) -> None:
+    masked = np.ma.MaskedArray(image(), mask=image() > 40)
+    assert "a masked array" in refusal(ONE, wrap(masked))
+    with pytest.raises(InputError, match="a masked array"):
+        own(wrap(masked))  # type: ignore[arg-type]
+    (array,), _ = bind(ONE, masked.filled(7))
+    assert array.max() == 40
+
+
+def test_a_value_in_a_message_takes_one_short_line_whatever_it_is() -> None:
+    assert shown("x") == "'x'"
+    assert shown(10**5000) == "a value of type int that cannot be shown"
+    assert shown(Contrary()) == "a value of type Contrary that cannot be shown"
+    assert len(shown(np.zeros((50, 50)))) == 80
+    assert "\n" not in shown(np.zeros((50, 50)))

@@ -5,13 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.endpoints import endpoint_fault
 from shared.errors import SettingsError
-from shared.settings import AgentGroup, Batching, CloudSettings, EdgeSettings, Link, NodeAddress
+from shared.settings import (
+    AgentGroup,
+    Batching,
+    CloudLimits,
+    CloudSettings,
+    EdgeSettings,
+    Link,
+    NodeAddress,
+    Process,
+    Scheduling,
+)
 from shared.settings_check import NOT_YET_KEYS, NOT_YET_VALUES, check, decode
 from shared.settings_file import load_cloud, load_edge
 
@@ -219,6 +230,19 @@ def test_a_file_that_cannot_be_read_is_one_clear_line(tmp_path: Path) -> None:
         load_edge(tmp_path / "bytes.toml")
 
 
+@pytest.mark.parametrize(
+    ("text", "words"), [("x = " + "[" * 5_000, "not valid TOML"), ("x = " + "9" * 5_000, "too long")]
+)
+def test_toml_that_the_reader_chokes_on_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    assert words in refusal(tmp_path, text)
+
+
+@pytest.mark.parametrize("path", ["a\0b", "\ud800"])
+def test_a_path_that_is_none_is_refused(path: str) -> None:
+    with pytest.raises(SettingsError, match="no path of a file"):
+        load_edge(Path(path))
+
+
 def test_settings_built_in_code_meet_the_same_rules() -> None:
     check(EdgeSettings())
     check(CloudSettings())
@@ -226,6 +250,48 @@ def test_settings_built_in_code_meet_the_same_rules() -> None:
         check(EdgeSettings(batching=Batching(max_batch_size=0)))
     with pytest.raises(SettingsError, match=r"^agent.endpoint: is 'x'"):
         check(EdgeSettings(agent=AgentGroup(endpoint="x")))
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (
+            EdgeSettings(agent=AgentGroup(models=(Path("a.plan"),))),
+            "agent.models[0]: is PosixPath('a.plan'); expected str",
+        ),
+        (EdgeSettings(agent=AgentGroup(name="\ud800")), "agent.name: is '\\ud800'; expected text in Unicode"),
+        (EdgeSettings(agent=AgentGroup(models=("\ud800",))), "agent.models[0]: is '\\ud800'; expected text in Unicode"),
+        (
+            EdgeSettings(scheduling=Scheduling(priority_levels=10**5000)),
+            "scheduling.priority_levels: is a value of type int that cannot be shown; expected int <= 16",
+        ),
+        (EdgeSettings(process=Process(lock_memory=np.True_)), "process.lock_memory: is np.True_; expected bool"),
+        (EdgeSettings(link=5), "link: is 5; expected a table"),
+        (EdgeSettings(limits=CloudLimits()), "limits.max_peers: unknown key; did you mean 'max_open'?"),
+        (EdgeSettings(link={5: 5}), "link.5: unknown key; known here: "),
+    ],
+)
+def test_what_code_may_put_into_settings_is_refused_by_its_key(settings: EdgeSettings, expected: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        check(settings)
+    assert str(caught.value).startswith(expected)
+    assert "\n" not in str(caught.value)
+
+
+def test_settings_built_in_code_become_those_that_a_file_would_give() -> None:
+    odd = EdgeSettings(
+        agent=AgentGroup(name=np.str_("car"), models=["a.plan"]),
+        nodes=[{"name": "a", "endpoint": "tcp://h:1"}],
+        link=Link(rtt_ms=np.float64(3), rate_mbit=50),
+    )
+    plain = EdgeSettings(
+        agent=AgentGroup(name="car", models=("a.plan",)),
+        nodes=(NodeAddress(name="a", endpoint="tcp://h:1"),),
+        link=Link(rtt_ms=3.0, rate_mbit=50.0),
+    )
+    assert check(odd) == plain
+    assert type(check(odd).agent.name) is str
+    assert type(check(odd).link.rtt_ms) is type(check(odd).link.rate_mbit) is float
 
 
 json_like = st.recursive(
