@@ -91,7 +91,7 @@ class Link(Group, frozen=True):
     flight to one node. `send_buffer_kb`: the socket's.
     """
 
-    rate_mbit: Annotated[float, Meta(gt=0.0, le=1e6)] = 200.0
+    rate_mbit: Annotated[float, Meta(ge=0.001, le=1e6)] = 200.0
     rtt_ms: Span = 2.0
     probe_interval_ms: Pace = 100.0
     probe_losses: Few = 3

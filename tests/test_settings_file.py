@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edge.link import LinkEstimate
 from shared.endpoints import endpoint_fault
 from shared.errors import SettingsError
 from shared.settings import (
@@ -135,7 +136,7 @@ def test_a_wrong_type_is_refused_with_path_value_and_what_was_expected(
         ("[execution]\nslowdown = 0.5", "execution.slowdown: is 0.5; expected float >= 1.0"),
         ("[execution]\nslowdown = inf", "execution.slowdown: is inf; expected float <= 1000.0"),
         ("[link]\nrtt_ms = nan", "link.rtt_ms: is nan; expected float >= 0.0"),
-        ("[link]\nrate_mbit = 0.0", "link.rate_mbit: is 0.0; expected float > 0.0"),
+        ("[link]\nrate_mbit = 0.0", "link.rate_mbit: is 0.0; expected float >= 0.001"),
         ("[link]\nreturn_pause_ms = [3, -1]", "link.return_pause_ms[1]: is -1; expected float >= 0.0"),
         ("[link]\nreturn_pause_ms = [3, 1]", "link.return_pause_ms: is [3.0, 1.0]; expected the lower end first"),
         ("[insurance]\nhold_ms = 5", "insurance.hold_max_ms: is 1.0; expected at least hold_ms, 5.0"),
@@ -313,3 +314,15 @@ def test_whatever_the_tree_holds_it_is_taken_or_refused_in_words(tree: dict[str,
     except SettingsError:
         return
     check(settings)
+
+
+@given(st.floats(min_value=0.0, max_value=1e6), st.floats(min_value=0.0, max_value=60_000.0))
+def test_whatever_link_is_taken_its_largest_message_takes_a_time_that_can_be_reckoned_with(
+    rate: float, rtt: float
+) -> None:
+    try:
+        link = decode({"link": {"rate_mbit": rate, "rtt_ms": rtt}}, EdgeSettings).link
+    except SettingsError:
+        assert rate < 0.001
+        return
+    assert 0 <= LinkEstimate(link).network_ns(2047 << 20) < 1 << 62
