@@ -12,6 +12,7 @@ from mmap import mmap
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 from busy import busy_pair, recorders
 from hypothesis import given
@@ -25,7 +26,7 @@ from hil import journal_cost
 from hil.journals import KINDS, journal
 from hil.pair import CLIENT, MS, Pair
 from shared.errors import InvariantBroken
-from shared.events import Arrived, Finished, RowResult, Run, Tick, Withdrawn
+from shared.events import Action, Arrived, Event, Finished, RowResult, Run, Tick, Withdrawn
 from shared.journal.file import Journal, head_of, pieces
 from shared.journal.marks import Blanks
 from shared.journal.recorder import Frozen, Recorder, Records, Segment
@@ -285,6 +286,85 @@ def test_a_step_that_cannot_be_written_stops_the_recorder_and_not_the_machine() 
     frozen = recorder.frozen()
     assert frozen.stopped.startswith("a step cannot be written: ")
     assert [len(segment.records) for segment in frozen.segments] == [1]
+
+
+STRANGE = Withdrawn(np.str_("app"), 1)
+"""A step in which a value is of no type that a record can hold, as only a fault of ours lets one come."""
+
+
+def serving(**options: object) -> Recorder:
+    """A recorder as a serving process has it."""
+    contract, plan = make_plan()
+    setup = edge_setup(EdgeSettings(), {contract: plan}, 1, 0)
+    return Recorder(build_broker(setup), EDGE, setup, events=100, strict=False, **options)
+
+
+@pytest.mark.parametrize("idle", [True, False])
+def test_a_step_that_no_record_can_hold_ends_the_recording_of_a_process_that_serves_and_nothing_else(
+    idle: bool,
+) -> None:
+    recorder = serving()
+    recorder.handle(Tick(1), 1 * MS)
+    recorder.handle(STRANGE, 2 * MS)
+    for number in range(200):
+        assert recorder.handle(Tick(1), (3 + number) * MS) == recorder.machine.handle(Tick(1), (3 + number) * MS)
+        if idle:
+            recorder.idle(1 << 60)
+    frozen = recorder.frozen()
+    assert frozen.stopped.startswith("InvariantBroken: a journal cannot hold a str_")
+    assert [len(segment.records) for segment in frozen.segments] == [1]
+    assert verify(journal_of(frozen, KINDS)) is None
+
+
+def test_in_tests_and_simulations_a_step_that_no_record_can_hold_is_the_error_that_it_is() -> None:
+    recorder, _ = recorded_broker()
+    recorder.handle(STRANGE, 1 * MS)
+    with pytest.raises(InvariantBroken, match="a journal cannot hold a str_"):
+        recorder.frozen()
+    with pytest.raises(InvariantBroken, match="a journal cannot hold a str_"):
+        recorder.idle(0)
+
+
+def test_what_came_before_a_step_that_is_not_bytes_yet_and_cannot_be_is_frozen_all_the_same() -> None:
+    recorder = serving()
+    for number in range(3):
+        recorder.handle(Tick(1), number * MS)
+    recorder.handle(STRANGE, 3 * MS)
+    recorder.handle(Tick(1), 4 * MS)
+    frozen = recorder.frozen()
+    assert "a journal cannot hold a str_" in frozen.stopped
+    assert [len(segment.records) for segment in frozen.segments] == [3]
+    assert recorder.stopped == ""
+
+
+def refuse_memory(size: int) -> mmap:
+    raise OSError(12, "Cannot allocate memory")
+
+
+@pytest.mark.parametrize(("part", "value"), [("_block", refuse_memory), ("encode_record", None), ("write_state", None)])
+def test_whatever_keeps_a_serving_process_from_recording_its_answers_are_the_same(
+    part: str, value: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder, plain = serving(), serving()
+    recorder._spare.clear()
+    monkeypatch.setattr(f"shared.journal.recorder.{part}", value)
+    told: list[str] = []
+    recorder.gave_up = told.append
+    for number in range(200):
+        assert recorder.handle(Tick(1), number * MS) == plain.machine.handle(Tick(1), number * MS)
+        recorder.idle(1 << 60)
+    assert told == [recorder.stopped]
+
+
+def test_a_look_that_fails_ends_the_recording_of_a_process_that_serves() -> None:
+    def look(now: int, event: Event, actions: list[Action]) -> None:
+        raise KeyError("nothing")
+
+    recorder = serving(look=look)
+    recorder.handle(Tick(1), 1 * MS)
+    recorder.idle(0)
+    assert recorder.frozen().stopped == "KeyError: 'nothing'"
+    assert verify(journal(recorder)) is None
 
 
 def test_what_is_frozen_between_two_steps_is_all_that_came_before() -> None:

@@ -82,7 +82,7 @@ class Keeper:
                 setup,
                 events=settings.events,
                 clock=time.monotonic_ns,
-                look=share.look if watched else None,
+                look=share.look if watched else None,                strict=False,
             )
             recorder.rescue = self._rescue
             recorder.gave_up = lambda why: self._tell_failure(f"the journal records no more: {why}")

@@ -10,6 +10,10 @@ its segment has grown to twice its size.
 
 The recorder is a pure part like the machine: it works the same in a simulation, where nobody calls `idle()`. `frozen()` may
 be called from another thread while the loop goes on: what it looks at is only ever appended to or replaced as a whole.
+
+What cannot be recorded ends the recording, with its reason, and never the serving: a process that answers requests must not
+die of its own flight recorder. Only a `strict` one, for tests and simulations, lets a fault of the machine or its own go on
+as the error that it is; what no journal could hold (`JournalError`) ends the recording there, too.
 """
 
 from __future__ import annotations
@@ -148,7 +152,8 @@ class Recorder:
 
     `clock` (nanoseconds) measures how long snapshots take; without one they are taken to take no time. `look` sees each
     step. `rescue` is called with what the machine raises, before it leaves `handle`, and `gave_up` with the reason where
-    recording stops.
+    recording stops; neither may raise. `strict` is for tests and simulations: whatever else than a `JournalError` goes wrong
+    with recording is raised.
     """
 
     def __init__(
@@ -160,6 +165,7 @@ class Recorder:
         events: int,
         clock: Callable[[], int] | None = None,
         look: Look | None = None,
+        strict: bool = True,
     ) -> None:
         """`machine` has just been built from `setup`, which is `kind.normal`. Raises `JournalError` where its state holds
         what a snapshot cannot."""
@@ -177,6 +183,7 @@ class Recorder:
         self._full = max(1, events // SEGMENTS)
         self._clock = clock
         self._look = look
+        self._ends: type[Exception] = JournalError if strict else Exception
         self._waiting = _Waiting(0)
         self._append = self._waiting.steps.append
         self._spare = [_block(BLOCK) for _ in range(-(-min(events * RECORD_BYTES, MOST_READY) // BLOCK))]
@@ -223,10 +230,15 @@ class Recorder:
         finally:
             self._readers.pop()
         last = segments[-1]
+        stopped = self.stopped
         # Steps that became bytes meanwhile are there already.
-        done = last.first + len(last.records) - waiting.first
-        last.records.extend([encode_record(*step) for step in steps[done:]])
-        return Frozen(self._kind.name, self._setup, tuple(segments), self.stopped)
+        for step in steps[last.first + len(last.records) - waiting.first :]:
+            try:
+                last.records.append(encode_record(*step))
+            except self._ends as error:
+                stopped = stopped or _reason(error)
+                break
+        return Frozen(self._kind.name, self._setup, tuple(segments), stopped)
 
     def _flush(self) -> None:
         steps = self._waiting.steps
@@ -235,11 +247,11 @@ class Recorder:
         for step in steps:
             try:
                 records.append(encode_record(*step))
-            except JournalError as error:
+                if look is not None and not isinstance(step[2], str):
+                    look(step[0], step[1], step[2])
+            except self._ends as error:
                 self._stop(error)
                 return
-            if look is not None and not isinstance(step[2], str):
-                look(step[0], step[1], step[2])
         self._waiting = waiting = _Waiting(self._waiting.first + len(steps))
         self._append = waiting.steps.append
         while len(self._segments) > 1 and sum(len(s.records) for s in self._segments) > self._most:
@@ -252,17 +264,17 @@ class Recorder:
         """Begin a segment with the state as it is now."""
         began = 0 if self._clock is None else self._clock()
         try:
-            state = self._state()
-        except JournalError as error:
+            part = _Part(self._waiting.first, self._state(), self._spare)
+        except self._ends as error:
             self._stop(error)
             return
         if self._clock is not None:
             self.longest_ns = max(self._clock() - began, self.longest_ns * 7 // 8)
-        self._segments = (*self._segments, _Part(self._waiting.first, state, self._spare))
+        self._segments = (*self._segments, part)
 
-    def _stop(self, error: JournalError) -> None:
+    def _stop(self, error: Exception) -> None:
         """Record no more: a step that is missing would make all that follows useless. What is there stays."""
-        self.stopped = str(error)
+        self.stopped = _reason(error)
         self._append = _forget
         last = self._segments[-1]
         self._waiting = _Waiting(last.first + len(last.records))
@@ -271,6 +283,10 @@ class Recorder:
 
     def _state(self) -> bytes:
         return write_state(self.machine, self._kind.known, self._fixed)
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, JournalError) else f"{type(error).__name__}: {error}"
 
 
 def _forget(step: tuple[int, Event, list[Action] | str]) -> None:
