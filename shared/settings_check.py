@@ -91,7 +91,7 @@ def _known(tree: object, kind: inspect.Type, path: str) -> None:
         for index, item in enumerate(cast(list[object], tree)):
             _known(item, kind.item_type, f"{path}[{index}]")
     if isinstance(tree, str):
-        _require_unicode(path, tree)
+        _require_text(path, tree)
     if not isinstance(kind, inspect.StructType | inspect.DataclassType) or not isinstance(tree, dict):
         return
     fields = {field.encode_name: field.type for field in kind.fields}
@@ -163,11 +163,14 @@ def _check_rules(settings: msgspec.Struct) -> None:
         _require_distinct("process.executor_cores", settings.process.executor_cores)
 
 
-def _require_unicode(path: str, text: str) -> None:
+def _require_text(path: str, text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
         raise SettingsError(f"{path}: is {shown(text)}; expected text in Unicode") from None
+    if "\0" in text:
+        # TOML can write one; no file, socket or library takes it.
+        raise SettingsError(f"{path}: is {shown(text)}; expected text without a NUL")
 
 
 def _require_endpoint(path: str, endpoint: str, *, binds: bool) -> None:

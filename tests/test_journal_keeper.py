@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 from queue import Queue
 
 import msgspec
+import numpy as np
 import pytest
 from plans import make_input, make_plan
 
@@ -252,6 +254,117 @@ def test_a_process_says_when_its_journal_records_no_more_and_what_is_there_can_b
     assert keeper.said.get(timeout=PATIENCE_S).startswith("the journal records no more: a step cannot be written: ")
     assert keeper.save(tmp_path / "x.journal") == 10
     assert load(tmp_path / "x.journal").head.stopped.startswith("a step cannot be written: ")
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800", "/", ""])
+def test_a_name_that_no_file_can_have_is_one_clear_error(keep: Callable[..., Kept], name: str) -> None:
+    keeper = keep(Journal())
+    tick(keeper)
+    with pytest.raises(JournalError, match=r"cannot be written: no file can be called that: "):
+        keeper.save(Path(name))
+
+
+def no_temporary_folder() -> str:
+    raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp']")
+
+
+def test_a_journal_that_finds_no_folder_says_so_and_the_next_one_is_saved(
+    keep: Callable[..., Kept], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper = keep(Journal())
+    tick(keeper)
+    monkeypatch.setattr(tempfile, "gettempdir", no_temporary_folder)
+    keeper.ask("signal")
+    said = keeper.said.get(timeout=PATIENCE_S)
+    assert said.startswith("the journal was not saved: no folder for temporary files: No usable temporary directory")
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    keeper.ask("signal")
+    assert keeper.saved().parent == tmp_path
+
+
+def unforeseen(*parts: object) -> object:
+    raise KeyError("unforeseen")
+
+
+def test_whatever_a_save_that_nobody_waits_for_meets_is_told_and_the_next_one_is_saved(
+    keep: Callable[..., Kept], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper = keep(Journal(folder=str(tmp_path)))
+    tick(keeper)
+    with monkeypatch.context() as broken:
+        broken.setattr("shared.journal.keeper.pieces", unforeseen)
+        keeper.ask("signal")
+        assert keeper.said.get(timeout=PATIENCE_S).startswith("the journal was not saved: KeyError: ")
+    keeper.ask("signal")
+    assert keeper.saved().parent == tmp_path
+    assert len(names(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("folder", ["", "\0x", "/dev/null/x"])
+def test_the_machines_own_error_leaves_the_loop_whatever_becomes_of_its_journal(
+    keep: Callable[..., Kept], folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "gettempdir", no_temporary_folder)
+    keeper = keep(Journal(folder=folder), own_process=False)
+    with pytest.raises(InvariantBroken, match="none such is out") as broken:
+        keeper.machine.handle(Finished(7, (), 1, 2), 1_000 * MS)
+    (note,) = broken.value.__notes__
+    assert note.startswith("the journal of what led here was not saved: ")
+
+
+def test_the_journal_of_what_led_to_an_error_is_saved_up_to_a_step_that_cannot_be_written(
+    keep: Callable[..., Kept], tmp_path: Path
+) -> None:
+    keeper = keep(Journal(folder=str(tmp_path)), own_process=False)
+    tick(keeper)
+    keeper.machine.handle(STRANGE, 500 * MS)
+    with pytest.raises(InvariantBroken, match="none such is out"):
+        keeper.machine.handle(Finished(7, (), 1, 2), 1_000 * MS)
+    (path,) = tmp_path.iterdir()
+    assert len(list(load(path).records)) == 10
+    assert "a journal cannot hold a str_" in load(path).head.stopped
+
+
+STRANGE = Withdrawn(np.str_("app"), 1)
+"""A step that cannot be recorded."""
+
+
+class Closed:
+    """A stderr that takes nothing."""
+
+    def write(self, text: str) -> int:
+        raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("stderr", [None, Closed()])
+@pytest.mark.parametrize("own_process", [True, False])
+def test_a_loop_whose_journal_gives_up_goes_on_although_it_can_tell_nobody(
+    stderr: object, own_process: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contract, plan = make_plan()
+    settings = EdgeSettings(journal=Journal(folder=str(tmp_path)))
+    setup = edge_setup(settings, {contract: plan}, 1, 0)
+    keeper = Keeper(build_broker(setup), EDGE, setup, settings.journal, own_process=own_process)
+    with warnings.catch_warnings(), monkeypatch.context() as quiet:
+        warnings.simplefilter("error")
+        quiet.setattr(sys, "stderr", stderr)
+        keeper.machine.handle(STRANGE, 0)
+        rest(keeper)
+        assert keeper.machine.handle(Tick(0), 1 * MS) == []
+        keeper.ask("signal")
+        keeper.ask("signal")
+        keeper.close()
+    assert len(names(tmp_path)) == 2
+
+
+def test_source_that_is_gone_keeps_no_journal_from_being_saved(
+    keep: Callable[..., Kept], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper = keep(Journal())
+    tick(keeper)
+    monkeypatch.setattr("edge.broker.__file__", str(tmp_path / "gone.py"))
+    assert keeper.save(tmp_path / "x.journal") == 10
+    assert load(tmp_path / "x.journal").head.code == ""
 
 
 def test_the_folder_of_a_file_of_settings_is_beside_that_file(tmp_path: Path) -> None:

@@ -279,6 +279,23 @@ def test_what_code_may_put_into_settings_is_refused_by_its_key(settings: EdgeSet
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ('[journal]\nfolder = "\\u0000x"', "journal.folder"),
+        ('[agent]\nname = "a\\u0000"', "agent.name"),
+        ('[agent]\nmodels = ["a.plan", "a\\u0000b.plan"]', "agent.models[1]"),
+        ('[agent]\nendpoint = "ipc:///a\\u0000b"', "agent.endpoint"),
+        ('[execution]\nprovider = "CPU\\u0000"', "execution.provider"),
+        ("[[nodes]]\nname = \"\\u0000\"\nendpoint = 'tcp://h:1'", "nodes[0].name"),
+    ],
+)
+def test_text_with_a_nul_which_nothing_below_takes_is_refused_by_its_key(tmp_path: Path, text: str, key: str) -> None:
+    message = refusal(tmp_path, text)
+    assert message.startswith(f"{key}: is ")
+    assert message.endswith("; expected text without a NUL")
+
+
 def test_settings_built_in_code_become_those_that_a_file_would_give() -> None:
     odd = EdgeSettings(
         agent=AgentGroup(name=np.str_("car"), models=["a.plan"]),

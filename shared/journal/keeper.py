@@ -9,6 +9,9 @@ Saves come when things go badly, so that they must not make them worse: the loop
 the file piece by piece, pauses in between, and compresses without the interpreter's lock. A file appears under its name only
 when it is whole. The thread is made with the keeper, before a process takes real-time priority, which threads made later
 would inherit.
+
+Whatever goes wrong with a file is one `JournalError`, and whatever goes wrong with a journal leaves the loop, the thread and
+the machine's own error as they are.
 """
 
 from __future__ import annotations
@@ -82,7 +85,8 @@ class Keeper:
                 setup,
                 events=settings.events,
                 clock=time.monotonic_ns,
-                look=share.look if watched else None,                strict=False,
+                look=share.look if watched else None,
+                strict=False,
             )
             recorder.rescue = self._rescue
             recorder.gave_up = lambda why: self._tell_failure(f"the journal records no more: {why}")
@@ -95,7 +99,7 @@ class Keeper:
     def save(self, path: Path, reason: Reason = "asked") -> int:
         """Write the journal to `path`, in place of what is there; how many steps it holds. From any thread.
 
-        Raises `JournalError` where nothing is recorded, or the file cannot be written."""
+        Raises `JournalError` where nothing is recorded, or no file of that name can be written."""
         return self._write(path, reason, paced=False)
 
     def ask(self, reason: Reason) -> None:
@@ -119,38 +123,44 @@ class Keeper:
 
     def _serve(self) -> None:
         while (reason := self._queue.get()) is not None:
-            path = self._place(reason)
             try:
+                path = self._place(reason)
                 steps = self._write(path, reason, paced=True)
                 self._prune(path.parent)
-            except JournalError as error:
-                self._tell_failure(f"the journal was not saved: {error}")
+            except Exception as error:  # the thread is there for the next one
+                self._tell_failure(f"the journal was not saved: {_told(error)}")
             else:
                 why = "too few requests were on time" if reason == "share" else "it was asked for"
                 self._tell(f"journal saved, since {why}: {path} ({steps} steps)")
 
     def _tell(self, line: str) -> None:
         if self._own_process:
-            sys.stderr.write(f"headtail: {line}\n")
-            sys.stderr.flush()
+            _say(f"headtail: {line}")
 
     def _tell_failure(self, line: str) -> None:
         self._tell(line)
         if not self._own_process:
-            warnings.warn(f"headtail: {line}", stacklevel=2)
+            try:
+                warnings.warn(f"headtail: {line}", stacklevel=2)
+            except UserWarning as warning:  # made an error by the application's filters, which nobody here can take
+                _say(f"{warning}")
 
     def _rescue(self, error: Exception) -> None:
         """The machine broke a rule: keep what led there, and say where."""
-        path = self._place("raised")
         try:
+            path = self._place("raised")
             steps = self._write(path, "raised", paced=False)
-        except JournalError as failure:
-            error.add_note(f"the journal of what led here was not saved: {failure}")
+        except Exception as failure:  # it must not take the place of the machine's own
+            error.add_note(f"the journal of what led here was not saved: {_told(failure)}")
         else:
             error.add_note(f"the journal of what led here: {path} ({steps} steps); headtail replay shows it")
 
     def _place(self, reason: Reason) -> Path:
-        folder = Path(self._settings.folder or tempfile.gettempdir())
+        """Where a journal that nobody named a file for goes. Raises `JournalError` where there is no such folder."""
+        try:
+            folder = Path(self._settings.folder or tempfile.gettempdir())
+        except OSError as error:
+            raise JournalError(f"no folder for temporary files: {error.strerror}; journal.folder names one") from None
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
         return folder / f"{self._prefix()}{stamp}-{reason}{SUFFIX}"
 
@@ -178,8 +188,8 @@ class Keeper:
             code=code_digest(self._kind),
             python=platform.python_version(),
         )
-        part = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_native_id()}.part")
         try:
+            part = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_native_id()}.part")
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 with part.open("wb") as file:
@@ -196,15 +206,21 @@ class Keeper:
                 raise
         except OSError as error:
             raise JournalError(f"{path}: cannot be written: {error.strerror}") from None
+        except ValueError as error:
+            raise JournalError(f"{str(path)!r:.200}: cannot be written: no file can be called that: {error}") from None
         return sum(len(segment.records) for segment in frozen.segments)
 
 
 def code_digest(kind: MachineKind) -> str:
-    """A digest of the source of the modules that a machine is made of: tells whether a journal was made by other code."""
+    """A digest of the source of the modules that a machine is made of: tells whether a journal was made by other code. Empty,
+    which means unknown, where the source cannot be read any more."""
     digest = hashlib.sha256()
     for module in kind.known.modules:
         if module.__file__ is not None:
-            digest.update(Path(module.__file__).read_bytes())
+            try:
+                digest.update(Path(module.__file__).read_bytes())
+            except OSError:
+                return ""
     return digest.hexdigest()[:16]
 
 
@@ -213,3 +229,14 @@ def _version() -> str:
         return version("headtail")
     except PackageNotFoundError:
         return ""
+
+
+def _told(error: Exception) -> str:
+    return str(error) if isinstance(error, JournalError) else f"{type(error).__name__}: {error}"
+
+
+def _say(line: str) -> None:
+    """A line on stderr, if there is one that takes it: nothing here may fail for want of it."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
