@@ -55,7 +55,7 @@ COMMANDS = (
         "Write the page that says when a cut pays, from what was measured of six models, or measure them first.",
         "hil.splits.cli:main",
         extra="demo",
-        requires=("onnxruntime", "onnx", "PIL", "skimage", "scipy", "simplejpeg", "zstandard", "qoi"),
+        requires=("onnxruntime", "onnx", "PIL", "skimage", "simplejpeg", "zstandard", "qoi"),
     ),
     Command(
         "overhead",

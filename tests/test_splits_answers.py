@@ -218,6 +218,14 @@ def test_a_cut_right_behind_the_input_is_called_a_coding_of_it() -> None:
     assert "In 24 of those with a split, the cut has less than 5%" in overall([outcome])
 
 
+def test_a_split_that_wins_at_another_agreement_alone_is_told() -> None:
+    slow, coded = way("device", head_us=10**6), way("input", "jpeg90", "input", tail_us=100, agreement=0.96)
+    outcome = Outcome.of("Strict", finding(slow, coded, way("split", "int8", "middle", head_us=1_000, tail_us=1_000)))
+    assert "At other agreements a split wins in 24 of 24 at 0.99." in verdict(outcome)
+    assert "a split won in 0 at 0.90 and in 24 at 0.99" in overall([outcome])
+    assert "For **Strict** this holds at 0.95" in not_to_use([outcome])[-1]
+
+
 def test_places_are_written_by_ratio_as_rate_over_round_trip() -> None:
     assert places_in_words([PLACES[0], PLACES[1], PLACES[-1]]) == "×4 20/2, 20/5; ×8 1000/20"
 

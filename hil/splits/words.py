@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hil.splits.answers import LEAST_WORK, MAIN, PLACES, PRIVATE, ROADS, Answer, Change, Place, answers_to, wins
+from hil.splits.answers import LEAST_WORK, MAIN, PLACES, PRIVATE, ROADS, RULES, Answer, Change, Place, answers_to, wins
 from hil.splits.findings import Finding, Road
 from partitioner.words import joined
 
@@ -21,16 +21,19 @@ EVERYWHERE = len(PLACES)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The answers of one model, by the main rule and with a private input."""
+    """The answers of one model, by the main rule and with a private input, and how often a split wins at the other floors."""
 
     title: str
     main: tuple[Answer, ...]
     private: tuple[Answer, ...]
+    splits_at: Mapping[float, int]
 
     @classmethod
     def of(cls, title: str, finding: Finding) -> Outcome:
         """From what was measured."""
-        return cls(title, answers_to(finding, MAIN), answers_to(finding, PRIVATE))
+        others = [rule for rule in RULES if not rule.private and rule != MAIN]
+        splits_at = {rule.floor: wins(answers_to(finding, rule))["split"] for rule in others}
+        return cls(title, answers_to(finding, MAIN), answers_to(finding, PRIVATE), splits_at)
 
     @property
     def main_wins(self) -> dict[Road, int]:
@@ -45,7 +48,7 @@ class Outcome:
 
 def verdict(outcome: Outcome) -> str:
     """What to do with one model, in one paragraph."""
-    return f"{_open_verdict(outcome)} {_private_verdict(outcome)}"
+    return " ".join([_open_verdict(outcome), *_floor_verdict(outcome), _private_verdict(outcome)])
 
 
 def not_to_use(outcomes: Sequence[Outcome]) -> list[str]:
@@ -63,6 +66,7 @@ def not_to_use(outcomes: Sequence[Outcome]) -> list[str]:
             f"**{joined(away)}**: sending the input was the quickest everywhere. A plain offload server does that; "
             "headtail adds no speed, only the answer of the device by the deadline where the cloud fails."
         )
+    strict = [o.title for o in outcomes if not o.main_wins["split"] and any(o.splits_at.values())]
     mixed = [title for title in never if title not in (*local, *away)]
     if mixed:
         found.append(
@@ -74,6 +78,10 @@ def not_to_use(outcomes: Sequence[Outcome]) -> list[str]:
         found.append(
             f"**{joined(early)}**: a split won only right behind the input, where it is in effect a coding of it. A server "
             "that takes the input in that coding does as well."
+        )
+    if strict:
+        found.append(
+            f"For **{joined(strict)}** this holds at {MAIN.floor:.2f}, and not at every other agreement: see below."
         )
     places = [p for n, p in enumerate(PLACES) if outcomes and all(o.main[n].winner == "device" for o in outcomes)]
     if places:
@@ -100,6 +108,9 @@ def overall(outcomes: Sequence[Outcome]) -> str:
             f" Where a split won, it was {_times(leads[len(leads) // 2])} as fast as the next best at the middle, "
             f"{_times(leads[-1])} at most, and in {close} of the {len(leads)} by less than the figures can tell."
         )
+    floors = list(outcomes[0].splits_at) if outcomes else []
+    at = [f"in {sum(o.splits_at[floor] for o in outcomes)} at {floor:.2f}" for floor in floors]
+    sentence += f" At other agreements, a split won {joined(at)}." if at else ""
     private = sum(o.private_wins["split"] for o in outcomes)
     gains = sorted(a.lead for o in outcomes for a in o.private if a.winner == "split")
     sentence += f" With an input that must stay on the device, a split won in {private} of {total}"
@@ -160,6 +171,16 @@ def _early_words(where: Sequence[Answer]) -> str:
 def early_wins(answers: Sequence[Answer]) -> int:
     """How often a split wins of which what crosses is the input or little else."""
     return sum(answer.winner == "split" and answer.entries["split"].way.exposes for answer in answers)
+
+
+def _floor_verdict(outcome: Outcome) -> list[str]:
+    """What another least agreement changes for splits; nothing where they win as often."""
+    found = [
+        f"in {count} of {EVERYWHERE} at {floor:.2f}"
+        for floor, count in outcome.splits_at.items()
+        if count != outcome.main_wins["split"]
+    ]
+    return [f"At other agreements a split wins {joined(found)}."] if found else []
 
 
 def _private_verdict(outcome: Outcome) -> str:
