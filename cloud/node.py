@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Annotated
 
@@ -32,7 +33,7 @@ from shared.process_host import Adaptation
 from shared.process_settings import Effect
 from shared.settings import CloudSettings
 from shared.settings_file import load_cloud
-from shared.signals import save_on_signal, stop_on_signals
+from shared.signals import outlive_signals, save_on_signal, stop_on_signals
 from shared.transport import Router
 from shared.wire.codec import MAX_WORD, decode_edge
 from shared.workshop import Workshop
@@ -59,33 +60,35 @@ class Node:
         self._incarnation = time.time_ns()
         self._process = Adaptation(settings.process)
         self._launches = Launches()
-        self._shop = Workshop(
-            settings.node.models,
-            "node.models",
-            side="cloud",
-            execution=settings.execution,
-            batching=settings.batching,
-            memory=settings.memory,
-        )
-        try:
+        with ExitStack() as made:
+            self._shop = Workshop(
+                settings.node.models,
+                "node.models",
+                side="cloud",
+                execution=settings.execution,
+                batching=settings.batching,
+                memory=settings.memory,
+            )
+            made.callback(self._shop.close)
             for plan in self._shop.plans.values():
                 rows_in_a_message(plan, 1, settings.limits.max_message_mb)
             setup = node_setup(settings, self._shop.plans, self._name, self._incarnation)
             self._session = build_session(setup)
             self._router = Router(settings.node.endpoint, decode_edge, max_message_mb=settings.limits.max_message_mb)
+            made.callback(self._router.close)
             self._journal = Keeper(self._session, NODE, setup, settings.journal, own_process=True)
-        except BaseException:
-            self._shop.close()
-            raise
-        self._machine = self._journal.machine
-        self._driver = Driver(
-            self,
-            self._perform,
-            completions=(self._shop.finished,),
-            transports=(self._router,),
-            own_process=self._process.interpreter(),
-            idle=self._journal.idle,
-        )
+            made.callback(self._journal.close)
+            self._machine = self._journal.machine
+            self._driver = Driver(
+                self,
+                self._perform,
+                completions=(self._shop.finished,),
+                transports=(self._router,),
+                own_process=self._process.interpreter(),
+                idle=self._journal.idle,
+            )
+            made.callback(self._driver.close)
+            self._made = made.pop_all()
 
     def adapt(self) -> None:
         """Do to this process what its settings ask, on the thread that will call `run`. Raises `SettingsError`."""
@@ -113,13 +116,12 @@ class Node:
 
     def run(self) -> None:
         """Serve until `stop()`; then release everything."""
-        try:
+        with self._made:
             self._driver.run()
-        finally:
-            self._driver.close()
-            self._journal.close()
-            self._shop.close()
-            self._router.close()
+
+    def close(self) -> None:
+        """Release everything, where `run` was never called; nothing is left to do where it was."""
+        self._made.close()
 
     def stop(self) -> None:
         """End `run()`. Safe from signal handlers and other threads."""
@@ -163,12 +165,15 @@ def main(
     if len(group.name) > MAX_WORD:
         raise SettingsError(f"--name: {len(group.name)} characters; expected at most {MAX_WORD}")
     node = Node(msgspec.structs.replace(settings, node=group))
-    node.adapt()
-    stop_on_signals(node.stop)
-    save_on_signal(node.save_journal)
-    models = ", ".join(node.models)
-    print(f"ready {node.endpoint} {group.name} (incarnation {node.incarnation}): {models}", flush=True)  # noqa: T201
-    node.run()
+    with closing(node):
+        node.adapt()
+        stop_on_signals(node.stop)
+        save_on_signal(node.save_journal)
+        models = ", ".join(node.models)
+        sys.stdout.write(f"ready {node.endpoint} {group.name} (incarnation {node.incarnation}): {models}\n")
+        sys.stdout.flush()
+        node.run()
+    outlive_signals()
     if stats:
         sys.stdout.write(msgspec.json.encode(node.stats()).decode() + "\n")
         sys.stdout.flush()

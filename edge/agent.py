@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Annotated
 
@@ -30,7 +31,7 @@ from shared.process_host import Adaptation
 from shared.process_settings import Effect
 from shared.settings import EdgeSettings
 from shared.settings_file import load_edge
-from shared.signals import save_on_signal, stop_on_signals
+from shared.signals import outlive_signals, save_on_signal, stop_on_signals
 from shared.transport import Router
 from shared.wire.codec import decode_client
 
@@ -60,8 +61,9 @@ class Agent:
         self._name = settings.agent.name
         self.incarnation = time.time_ns()
         self._process = Adaptation(settings.process)
-        self._host = Host(settings, self.incarnation, own_process=True)
-        try:
+        with ExitStack() as made:
+            self._host = Host(settings, self.incarnation, own_process=True)
+            made.callback(self._host.close)
             self._front = Front(settings, self._host.plans, self.incarnation, self._host.machine)
             self._clients = Router(
                 settings.agent.endpoint,
@@ -69,17 +71,17 @@ class Agent:
                 max_message_mb=settings.limits.max_message_mb,
                 send_mark=SEND_MARK,
             )
-        except BaseException:
-            self._host.close()
-            raise
-        self._driver = Driver(
-            self._front,
-            self._perform,
-            completions=(self._host.finished,),
-            transports=(self._host.nodes, self._clients),
-            own_process=self._process.interpreter(),
-            idle=self._host.journal.idle,
-        )
+            made.callback(self._clients.close)
+            self._driver = Driver(
+                self._front,
+                self._perform,
+                completions=(self._host.finished,),
+                transports=(self._host.nodes, self._clients),
+                own_process=self._process.interpreter(),
+                idle=self._host.journal.idle,
+            )
+            made.callback(self._driver.close)
+            self._made = made.pop_all()
 
     def adapt(self) -> None:
         """Do to this process what its settings ask, on the thread that will call `run`. Raises `SettingsError`."""
@@ -97,12 +99,12 @@ class Agent:
 
     def run(self) -> None:
         """Serve until `stop()`; then release everything."""
-        try:
+        with self._made:
             self._driver.run()
-        finally:
-            self._driver.close()
-            self._host.close()
-            self._clients.close()
+
+    def close(self) -> None:
+        """Release everything, where `run` was never called; nothing is left to do where it was."""
+        self._made.close()
 
     def stop(self) -> None:
         """End `run()`. Safe from signal handlers and other threads."""
@@ -143,14 +145,16 @@ def main(
     settings = load_edge(config)
     group = msgspec.structs.replace(settings.agent, endpoint=endpoint or settings.agent.endpoint)
     agent = Agent(msgspec.structs.replace(settings, agent=group))
-    agent.adapt()
-    stop_on_signals(agent.stop)
-    save_on_signal(agent.save_journal)
-    models = ", ".join(agent.models)
-    kind = "standby" if group.standby else "incarnation"
-    sys.stdout.write(f"ready {agent.endpoint} {group.name} ({kind} {agent.incarnation}): {models}\n")
-    sys.stdout.flush()
-    agent.run()
+    with closing(agent):
+        agent.adapt()
+        stop_on_signals(agent.stop)
+        save_on_signal(agent.save_journal)
+        models = ", ".join(agent.models)
+        kind = "standby" if group.standby else "incarnation"
+        sys.stdout.write(f"ready {agent.endpoint} {group.name} ({kind} {agent.incarnation}): {models}\n")
+        sys.stdout.flush()
+        agent.run()
+    outlive_signals()
     if stats:
         sys.stdout.write(msgspec.json.encode(agent.stats()).decode() + "\n")
         sys.stdout.flush()

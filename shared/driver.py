@@ -199,7 +199,7 @@ class Driver:
         self._armed_ns = NEVER_NS
         self._followers: deque[Event] = deque()
         self._handled = 0
-        self._stopping = threading.Event()
+        self._stopped = False
         self._closed = False
         self._timer = make_timer()
         self._stop_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -221,7 +221,8 @@ class Driver:
     def stop(self) -> None:
         """End `run()` after the turn under way. Safe from every thread and from a signal handler, which may come once more
         while the process is ending."""
-        self._stopping.set()
+        # No lock, and no `threading.Event`, which has one: a handler may come in the middle of another, on the same thread.
+        self._stopped = True
         if not self._closed:
             os.eventfd_write(self._stop_fd, 1)
 
@@ -242,8 +243,7 @@ class Driver:
         os.close(self._stop_fd)
 
     def _loop(self) -> None:
-        stopped = self._stopping.is_set
-        while not stopped():
+        while not self._stopped:
             self.step()
             self._wait()
 

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from types import FrameType
 
 import pytest
 
@@ -191,6 +193,49 @@ def test_run_blocks_until_a_thread_puts_an_event_and_ends_when_stopped() -> None
     assert gc.isenabled()
     driver.close()
     driver.stop()  # a second signal while the process ends
+
+
+def test_a_signal_may_ask_to_stop_at_any_moment_of_being_asked_to_stop() -> None:
+    """At each line of `stop()`, and of whatever it calls, it is called once more on the same thread, as by a handler."""
+    done: list[int] = []
+
+    def stop_twice(driver: Driver, at: int) -> bool:
+        seen = [0]
+
+        def trace(frame: FrameType, event: str, arg: object) -> TraceFunction | None:
+            seen[0] += 1
+            if seen[0] == at:
+                sys.settrace(None)
+                driver.stop()
+                sys.settrace(trace)
+            return trace
+
+        sys.settrace(trace)
+        driver.stop()
+        sys.settrace(None)
+        return seen[0] >= at
+
+    def every_moment() -> None:
+        at = 1
+        while True:
+            driver = Driver(FakeMachine(), nothing)
+            again = stop_twice(driver, at)
+            driver.run()
+            driver.close()
+            driver.stop()
+            done.append(at)
+            if not again:
+                return
+            at += 1
+
+    thread = threading.Thread(target=every_moment, daemon=True)
+    thread.start()
+    thread.join(BOUND_S)
+    assert not thread.is_alive(), f"it hangs when it is interrupted at moment {len(done) + 1}"
+    assert len(done) > 3
+
+
+TraceFunction = Callable[[FrameType, str, object], "TraceFunction | None"]
 
 
 def test_the_real_timer_ticks_no_earlier_than_asked() -> None:
