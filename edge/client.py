@@ -144,7 +144,7 @@ class Client:
         priority: int = 1,
     ) -> OutcomeFuture:
         """Ask and return at once: a future of the outcome. `cancel()` withdraws the request. Else as `infer`."""
-        future = OutcomeFuture(self._loop.withdraw, self._loop.check_process)
+        future = OutcomeFuture(self._loop)
         future.sequence = self.start(
             FutureTicket(future), inputs, deadline_ms, deadline_ns=deadline_ns, model=model, priority=priority
         )

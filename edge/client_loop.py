@@ -3,7 +3,8 @@
 The application's process is not ours: nothing here touches the thread switch interval, the collector or signals, and the
 thread is a daemon, so that it never keeps an interpreter alive. Every ticket ends, whatever happens to the loop: whoever
 puts a ticket in looks afterwards whether the loop has ended, and the loop, when it ends, says so before it ends the tickets
-that are left. One of the two always sees the other, and a ticket belongs to whoever takes it out of the table.
+that are left. One of the two always sees the other, and a ticket belongs to whoever takes it out of the table. What the
+application's own code raises here, in the callback of a future, is logged: it would end the requests of all other callers.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from typing import Protocol
 from edge.announced import NOTHING_YET, StreamPromise
 from edge.outcomes import Counts
 from edge.stub import Given
-from edge.tickets import Ticket
+from edge.tickets import Ticket, report
 from shared.driver import Driver, Mailbox
 from shared.errors import HeadtailError, JournalError
 from shared.events import Action, Arrived, Event, Resolve, StreamClosed, StreamOpened, Withdrawn
 from shared.lateness import Lateness
 from shared.ports import Machine, Source
-from shared.request import Rejected, Request
+from shared.request import Outcome, Rejected, Request
 from shared.thread_heap import grown_heap
 from shared.wire.messages import ModelInfo
 
@@ -293,7 +294,7 @@ class ClientLoop:
                 _, ticket = tickets.popitem()
             except KeyError:
                 break
-            ticket.resolve(outcome)
+            _resolve(ticket, outcome)
         with self._changed:
             self._released = True
             self._driver.close()
@@ -304,12 +305,20 @@ class ClientLoop:
         self._machine.forget(request.sequence)
         ticket = self._state.tickets.pop(request.sequence, None)
         if ticket is not None:
-            ticket.resolve(outcome)
+            _resolve(ticket, outcome)
 
     def _perform(self, action: Action) -> Event | None:
         if type(action) is Resolve:
             ticket = self._state.tickets.pop(action.sequence, None)
             if ticket is not None:
-                ticket.resolve(action.outcome)
+                _resolve(ticket, action.outcome)
             return None
         return self._parts.perform(action)
+
+
+def _resolve(ticket: Ticket, outcome: Outcome) -> None:
+    """End a ticket. A caller's may be of any make, and lead to anything, such as a callback that ends its thread."""
+    try:
+        ticket.resolve(outcome)
+    except BaseException as error:
+        report(f"a ticket, {type(ticket).__name__}, could not be given its outcome", error)

@@ -129,7 +129,7 @@ class Stream:
             self.frames += 1
             self.late_frames += due_ns + self.deadline_ns <= now
         self.lateness_ns.append(max(0, now - due_ns))
-        future = OutcomeFuture(self._loop.withdraw, self._loop.check_process)
+        future = OutcomeFuture(self._loop)
         future.sequence = self._client.start(
             FutureTicket(future),
             inputs,

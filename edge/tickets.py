@@ -8,11 +8,15 @@ ticket, also when it ends itself.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Protocol
 
+from shared.errors import HeadtailError
 from shared.request import Outcome
 
 
@@ -53,48 +57,107 @@ class WaitTicket:
         return self._outcome
 
 
+class Owner(Protocol):
+    """What a future needs of the loop that ends it."""
+
+    def withdraw(self, sequence: int) -> None:
+        """Forget a request."""
+        ...
+
+    def check_process(self) -> None:
+        """Raise `HeadtailError` in a forked child."""
+        ...
+
+    def on_loop(self) -> bool:
+        """Whether the calling thread is the loop's own."""
+        ...
+
+
 class OutcomeFuture(Future[Outcome]):
-    """A future of an outcome. `cancel()` withdraws the request: the agent stops working on it.
+    """A future of an outcome. `cancel()` withdraws the request: the agent stops working on it. Only the client sets it.
 
     In a forked child the outcomes that were there before the fork can be read. All others never come, and asking for them
-    raises what `check` raises, before any lock is touched that another thread held at the moment of the fork.
+    raises `HeadtailError`, before any lock is touched that another thread held at the moment of the fork.
     """
 
-    def __init__(self, withdraw: Callable[[int], None], check: Callable[[], None]) -> None:
+    def __init__(self, owner: Owner) -> None:
         super().__init__()
         self.sequence = 0
-        self._withdraw = withdraw
-        self._check = check
+        self._owner = owner
         self._outcome: Outcome | None = None
-
-    def set_result(self, result: Outcome) -> None:
-        """Only the client does so."""
-        self._outcome = result
-        super().set_result(result)
 
     def result(self, timeout: float | None = None) -> Outcome:
         """The outcome, waited for. Raises `CancelledError`, `TimeoutError`, and `HeadtailError` in a forked child."""
         if self._outcome is not None:
             return self._outcome
-        self._check()
+        self._owner.check_process()
         return super().result(timeout)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """None, once the outcome is there: a request never ends in an exception."""
         if self._outcome is not None:
             return None
-        self._check()
+        self._owner.check_process()
         return super().exception(timeout)
 
     def cancel(self) -> bool:
         """Withdraw the request; False where its outcome has been decided already."""
         if self._outcome is not None:
             return False
-        self._check()
-        cancelled = super().cancel()
-        if cancelled:
-            self._withdraw(self.sequence)
-        return cancelled
+        self._owner.check_process()
+        try:
+            return super().cancel()
+        finally:  # whatever a callback has raised
+            if self.cancelled():
+                self._owner.withdraw(self.sequence)
+
+    def add_done_callback(self, fn: Callable[[Future[Outcome]], object]) -> None:
+        """Have `fn` called with this future once it is done: on the client's own thread, which must not be blocked, or here
+        and now where it is done already. Whatever it raises on the client's thread goes to the log."""
+        super().add_done_callback(partial(_call, self._owner, fn))
+
+    def set_running_or_notify_cancel(self) -> bool:
+        """Refused with a `HeadtailError`."""
+        raise HeadtailError("the outcome of a request is the client's to decide")
+
+    def set_result(self, result: Outcome) -> None:
+        """Refused with a `HeadtailError`."""
+        raise HeadtailError("the outcome of a request is the client's to decide")
+
+    def set_exception(self, exception: BaseException | None) -> None:
+        """Refused with a `HeadtailError`: a request never ends in an exception."""
+        raise HeadtailError("the outcome of a request is the client's to decide")
+
+    def decide(self, outcome: Outcome) -> None:
+        """The outcome is there; it is not wanted where the future was cancelled a moment ago. For the client only."""
+        if super().set_running_or_notify_cancel():
+            self._outcome = outcome
+            super().set_result(outcome)
+
+    def forget(self) -> None:
+        """There will be no outcome: whoever waits is told that the future is cancelled. For the client only."""
+        try:
+            super().cancel()
+        finally:
+            super().set_running_or_notify_cancel()
+
+
+def _call(owner: Owner, fn: Callable[[Future[Outcome]], object], done: Future[Outcome]) -> None:
+    try:
+        fn(done)
+    except Exception:
+        raise  # the base class logs it, and goes on with the next callback
+    except BaseException as error:
+        if not owner.on_loop():
+            raise
+        report(f"a callback of {done!r} raised", error)
+
+
+def report(what: str, error: BaseException) -> None:
+    """Log what the application's code has raised on the client's thread: no error of one caller may end what all share, be it
+    a `SystemExit`, and be it the log's own."""
+    with contextlib.suppress(BaseException):
+        logging.getLogger("headtail").error(what, exc_info=error)
 
 
 class FutureTicket:
@@ -107,12 +170,11 @@ class FutureTicket:
 
     def resolve(self, outcome: Outcome) -> None:
         """Set the future's result, unless it was cancelled a moment ago."""
-        if self._future.set_running_or_notify_cancel():
-            self._future.set_result(outcome)
+        self._future.decide(outcome)
 
     def drop(self) -> None:
-        """Wake those who wait for the cancelled future."""
-        self._future.set_running_or_notify_cancel()
+        """Cancel the future, and wake those who wait for it."""
+        self._future.forget()
 
 
 class AsyncTicket:
