@@ -9,6 +9,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -66,6 +67,7 @@ class LineChild:
         """End the process; returns when it has gone. Doing it twice does nothing."""
         assert self._process.stdin is not None  # noqa: S101 -- made with a pipe
         assert self._process.stdout is not None  # noqa: S101 -- made with a pipe
-        self._process.stdin.close()
+        with suppress(BrokenPipeError):  # a line that a process which is gone has not taken
+            self._process.stdin.close()
         self._process.wait()
         self._process.stdout.close()
