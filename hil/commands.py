@@ -30,6 +30,11 @@ COMMANDS = (
         "hil.sim.check_cli:group",
     ),
     Command(
+        "hil",
+        "Fit models of links to measured traces, make synthetic traces, compare two.",
+        "hil.hil_cli:group",
+    ),
+    Command(
         "verify",
         "Prove a plan on a cloud node of its own, or on one that is there.",
         "hil.verify:main",

@@ -170,6 +170,7 @@ def test_the_packages_of_headtail_define_the_verbs_of_the_manual() -> None:
         "doctor",
         "edge",
         "explain",
+        "hil",
         "inspect",
         "invert",
         "overhead",

@@ -1,0 +1,21 @@
+"""`headtail hil`: the verbs of the rig that stands in for the network between a device and its nodes."""
+
+from __future__ import annotations
+
+import typer
+
+from hil.links import cli as links
+from shared.cli import guarded
+
+
+def group() -> typer.Typer:
+    """The group of verbs; `hil.commands` names this function."""
+    app = typer.Typer(
+        help="Fit, make and compare traces of links.",
+        no_args_is_help=True,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    for verb in (links.fit, links.generate, links.compare):
+        app.command(verb.__name__)(guarded(verb))
+    return app
