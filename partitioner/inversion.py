@@ -102,9 +102,10 @@ def words(found: Inversion) -> str:
     else:
         verdict = "This decoder rebuilds little, which proves nothing: a better one does better"
     return (
-        f"{found.cut} as {found.coding}: a small linear decoder, fitted to {found.rows_fitted} rows, rebuilds {math.floor(100 * share)} % of "
-        f"what differs between inputs, at {what}, in {found.rows_judged} rows that it has not seen ({found.psnr_db:.1f} dB "
-        f"of signal over noise; always guessing the mean input has {found.mean_psnr_db:.1f} dB). {verdict}."
+        f"{found.cut} as {found.coding}: a small linear decoder, fitted to {found.rows_fitted} rows, rebuilds "
+        f"{math.floor(100 * share)} % of what differs between inputs, at {what}, in {found.rows_judged} rows that it has not "
+        f"seen ({found.psnr_db:.1f} dB of signal over noise; always guessing the mean input has {found.mean_psnr_db:.1f} dB). "
+        f"{verdict}."
     )
 
 
