@@ -104,8 +104,8 @@ def words(found: Inversion) -> str:
     return (
         f"{found.cut} as {found.coding}: a small linear decoder, fitted to {found.rows_fitted} rows, rebuilds "
         f"{math.floor(100 * share)} % of what differs between inputs, at {what}, in {found.rows_judged} rows that it has not "
-        f"seen ({found.psnr_db:.1f} dB of signal over noise; always guessing the mean input has {found.mean_psnr_db:.1f} dB). "
-        f"{verdict}."
+        f"seen ({found.psnr_db:.1f} dB of signal over noise; always guessing the mean input has {found.mean_psnr_db:.1f} "
+        f"dB). {verdict}."
     )
 
 
