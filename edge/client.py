@@ -122,10 +122,10 @@ class Client:
         `inputs`: one array, or a mapping from input names to arrays, with the model's dtypes and shapes; the first axis may
         have several rows where the model is batchable. They are copied before this returns or blocks. `deadline_ms` counts
         from now; `deadline_ns`, an absolute time of `time.monotonic_ns()`, replaces it. `model` may be left out where the
-        agent has one only. `priority` 0 is the most important. Raises `InputError`.
+        agent has one only. `priority` 0 is the most important. Raises `InputError`, and `HeadtailError` in a future's
+        callback, which may `submit`.
         """
-        if self._loop.on_loop():
-            raise HeadtailError("infer() would block the client's own loop: use submit() inside a future's callback")
+        self._loop.check_may_wait("infer()")
         ticket = WaitTicket()
         sequence = self.start(ticket, inputs, deadline_ms, deadline_ns=deadline_ns, model=model, priority=priority)
         try:
@@ -159,7 +159,9 @@ class Client:
         model: str | None = None,
         priority: int = 1,
     ) -> asyncio.Future[Outcome]:
-        """Ask from a coroutine: an asyncio future of the running loop. Cancelling it withdraws the request."""
+        """Ask from a coroutine: an asyncio future of the running loop. Cancelling it withdraws the request.
+        Raises as `infer`."""
+        self._loop.check_may_wait("asubmit()")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
         sequence = self.start(
@@ -277,7 +279,8 @@ class Client:
         return WHO.get(self._loop.machine.asking)
 
     def wait_attached(self, timeout_s: float = 10.0) -> bool:
-        """Block until an agent is there; False where none is after `timeout_s`."""
+        """Block until an agent is there; False where none is after `timeout_s`, which may be infinite. Raises `InputError`
+        for what is no time, and `HeadtailError` in a future's callback, where the client would wait for itself."""
         return self._loop.wait_attached(timeout_s)
 
     def stats(self) -> Counts:

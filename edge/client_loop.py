@@ -16,10 +16,12 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from edge.announced import NOTHING_YET, StreamPromise
+from edge.door import seconds
 from edge.outcomes import Counts
 from edge.stub import Given
 from edge.tickets import Ticket, report
@@ -221,20 +223,26 @@ class ClientLoop:
         return self._machine.promises.get(stream, NOTHING_YET)
 
     def wait_promise(self, stream: int, timeout_s: float) -> bool:
-        """Block until the agent has said what it promises to a stream; False where it has not after `timeout_s`."""
-        self.check_process()
-
-        def known() -> bool:
-            return self._state.ended or self._machine.promises.get(stream, NOTHING_YET) != NOTHING_YET
-
-        with self._changed:
-            return self._changed.wait_for(known, timeout_s) and not self._state.ended
+        """Block until the agent has said what it promises to a stream; False where it has not after `timeout_s`. Raises as
+        `wait_attached`."""
+        known = partial(self._promised, stream)
+        return self._wait("wait_promise()", known, timeout_s) and not self._state.ended
 
     def wait_attached(self, timeout_s: float) -> bool:
-        """Block until the agent is there; False where it is not after `timeout_s`."""
+        """Block until the agent is there; False where it is not after `timeout_s`. Raises `InputError` for what is no time,
+        and `HeadtailError` in a forked child and on the loop's own thread."""
+        return self._wait("wait_attached()", lambda: self._attached or self._state.ended, timeout_s) and self._attached
+
+    def _promised(self, stream: int) -> bool:
+        return self._state.ended or self._machine.promises.get(stream, NOTHING_YET) != NOTHING_YET
+
+    def _wait(self, what: str, known: Callable[[], bool], timeout_s: float) -> bool:
         self.check_process()
+        wait_s = seconds("timeout_s", timeout_s)
         with self._changed:
-            return self._changed.wait_for(lambda: self._attached or self._state.ended, timeout_s) and self._attached
+            if wait_s and not known():
+                self.check_may_wait(what)
+            return self._changed.wait_for(known, wait_s)
 
     def save_journal(self, path: Path) -> int:
         """Write the journal of an embedded agent; how many steps it holds. Raises `JournalError`."""
@@ -246,6 +254,13 @@ class ClientLoop:
     def on_loop(self) -> bool:
         """Whether the calling thread is the loop's own."""
         return threading.current_thread() is self._thread
+
+    def check_may_wait(self, what: str) -> None:
+        """Raise `HeadtailError` on the loop's own thread; `what` is the call that would wait."""
+        if self.on_loop():
+            raise HeadtailError(
+                f"{what} would block the client's own loop: a future's callback may not wait for the client"
+            )
 
     def check_process(self) -> None:
         """Raise `HeadtailError` where this process is a fork of the one that made the client."""

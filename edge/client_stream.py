@@ -107,7 +107,8 @@ class Stream:
         return CLOSED if self._closed else self._loop.promise(self._number)
 
     def wait_promise(self, timeout_s: float = 10.0) -> bool:
-        """Block until the agent has said what it promises; False where it has not after `timeout_s`, or never will."""
+        """Block until the agent has said what it promises; False where it has not after `timeout_s`, or never will. Raises as
+        `Client.wait_attached`."""
         return not self._closed and self._loop.wait_promise(self._number, timeout_s)
 
     def submit(self, inputs: Inputs, scheduled_ns: int | None = None) -> OutcomeFuture:

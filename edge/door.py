@@ -45,6 +45,9 @@ MAX_EARLY_BYTES = 2047 << 20
 MAX_DEADLINE_NS = 3600 * 10**9
 """Longest time ahead that a deadline may lie: an hour."""
 
+MOST_WAIT_S = 1e9
+"""The longest that anything is waited for, 30 years: what the system takes as a time is not much more."""
+
 LATEST_NS = 1 << 62
 """The latest time, and the longest duration, that is reckoned with."""
 
@@ -255,6 +258,15 @@ def span(name: str, value: object) -> float:
     if not math.isfinite(span_ms) or span_ms <= 0:
         raise InputError(f"{name}: expected a positive number of milliseconds, got {shown(value)}")
     return span_ms
+
+
+def seconds(name: str, value: object) -> float:
+    """`value` as a number of seconds to wait at most: not at all where it is negative, `MOST_WAIT_S` where it is more or
+    infinite. Raises `InputError`, also for NaN, which no wait would come to the end of."""
+    wait_s = math.inf if isinstance(value, int) and value > MOST_WAIT_S else _real(value)
+    if math.isnan(wait_s):
+        raise InputError(f"{name}: expected a number of seconds, got {shown(value)}")
+    return min(max(wait_s, 0.0), MOST_WAIT_S)
 
 
 def _real(value: object) -> float:

@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Protocol
 
+from edge.door import seconds
 from shared.errors import HeadtailError
 from shared.request import Outcome
 
@@ -72,6 +73,10 @@ class Owner(Protocol):
         """Whether the calling thread is the loop's own."""
         ...
 
+    def check_may_wait(self, what: str) -> None:
+        """Raise `HeadtailError` on the loop's own thread, which would wait for itself; `what` is the call."""
+        ...
+
 
 class OutcomeFuture(Future[Outcome]):
     """A future of an outcome. `cancel()` withdraws the request: the agent stops working on it. Only the client sets it.
@@ -87,18 +92,24 @@ class OutcomeFuture(Future[Outcome]):
         self._outcome: Outcome | None = None
 
     def result(self, timeout: float | None = None) -> Outcome:
-        """The outcome, waited for. Raises `CancelledError`, `TimeoutError`, and `HeadtailError` in a forked child."""
+        """The outcome, waited for, at most `timeout` seconds. Raises `CancelledError`, `TimeoutError`, `InputError` for what
+        is no time, and `HeadtailError` in a forked child and in a callback, where the client would wait for itself."""
         if self._outcome is not None:
             return self._outcome
-        self._owner.check_process()
-        return super().result(timeout)
+        return super().result(self._patience("result()", timeout))
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """None, once the outcome is there: a request never ends in an exception."""
+        """None, once the outcome is there: a request never ends in an exception. Waits and raises as `result`."""
         if self._outcome is not None:
             return None
+        return super().exception(self._patience("exception()", timeout))
+
+    def _patience(self, what: str, timeout: float | None) -> float | None:
         self._owner.check_process()
-        return super().exception(timeout)
+        wait_s = None if timeout is None else seconds("timeout", timeout)
+        if wait_s != 0.0 and not self.done():
+            self._owner.check_may_wait(what)
+        return wait_s
 
     def cancel(self) -> bool:
         """Withdraw the request; False where its outcome has been decided already."""

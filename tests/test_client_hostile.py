@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
+import math
 import sys
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
 from queue import Queue
 
@@ -16,7 +18,7 @@ import pytest
 from fake_agent import LONG_MS, FakeAgent, X
 
 from edge.client import Client
-from edge.tickets import WaitTicket
+from edge.tickets import OutcomeFuture, WaitTicket
 from shared.errors import HeadtailError, InputError, UserError
 from shared.events import Send
 from shared.request import Answer, Rejected
@@ -276,3 +278,122 @@ def test_a_future_with_callbacks_is_freed_without_the_collector(client: Client) 
         assert gone() is None
     finally:
         gc.enable()
+
+
+def unanswered(agent: FakeAgent, client: Client) -> OutcomeFuture:
+    """The future of a request that the agent has, and sits on."""
+    asked = threading.Event()
+    agent.on_submit = lambda submit, send: asked.set()
+    future = client.submit(X, LONG_MS)
+    assert asked.wait(30)
+    return future
+
+
+def in_a_callback(agent: FakeAgent, client: Client, act: Callable[[], object]) -> object:
+    """What comes of `act` when it is called in a callback: on the client's own thread."""
+    go = gated(agent)
+    came: Queue[object] = Queue()
+
+    def callback(_: object) -> None:
+        try:
+            came.put(act())
+        except Exception as error:
+            came.put(error)
+
+    client.submit(X, LONG_MS).add_done_callback(callback)
+    go.set()
+    return came.get(timeout=30)
+
+
+@pytest.mark.parametrize("what", ["result", "exception", "infer", "ainfer", "wait_promise"])
+def test_a_callback_may_not_wait_for_its_own_client(agent: FakeAgent, client: Client, what: str) -> None:
+    agent.on_stream = lambda opened: None
+    stream = client.stream(period_ms=33)
+    other = unanswered(agent, client)
+    act: dict[str, Callable[[], object]] = {
+        "result": other.result,
+        "exception": lambda: other.exception(20),
+        "infer": lambda: client.infer(X, LONG_MS),
+        "ainfer": lambda: asyncio.run(client.ainfer(X, LONG_MS)),
+        "wait_promise": stream.wait_promise,
+    }
+    refused = in_a_callback(agent, client, act[what])
+    assert type(refused) is HeadtailError
+    assert "would block the client's own loop" in str(refused)
+    assert isinstance(client.infer(X, LONG_MS), Answer)
+
+
+class Told:
+    """A ticket that does something on the client's own thread when its outcome comes."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self.came: Queue[object] = Queue()
+        self._act = act
+
+    def resolve(self, outcome: object) -> None:
+        try:
+            self.came.put(self._act())
+        except HeadtailError as error:
+            self.came.put(error)
+
+    def drop(self) -> None:
+        pass
+
+
+def test_the_clients_own_thread_may_not_wait_for_an_agent(agent: FakeAgent) -> None:
+    with agent.client(connect=False) as client:
+        ticket = Told(client.wait_attached)
+        client.start(ticket, X, 1.0)
+        assert "wait_attached() would block the client's own loop" in str(ticket.came.get(timeout=30))
+
+
+def test_a_callback_may_look_without_waiting(agent: FakeAgent, client: Client) -> None:
+    stream = client.stream(period_ms=33)
+    assert stream.wait_promise(30)
+    done = client.submit(X, LONG_MS)
+    outcome = done.result(30)
+    assert in_a_callback(agent, client, done.result) is outcome
+    assert in_a_callback(agent, client, done.exception) is None
+    assert in_a_callback(agent, client, client.wait_attached) is True
+    assert in_a_callback(agent, client, stream.wait_promise) is True
+    other = unanswered(agent, client)
+    assert isinstance(in_a_callback(agent, client, lambda: other.result(0)), TimeoutError)
+    other.cancel()
+    assert in_a_callback(agent, client, other.cancelled) is True
+
+
+# --- how long to wait ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wait_s", [math.inf, 1e10, 1e308, 10**400, np.float32(5), np.int64(5)])
+def test_no_time_is_too_long_to_wait(client: Client, wait_s: float) -> None:
+    stream = client.stream(period_ms=33)
+    assert stream.wait_promise(wait_s)
+    assert client.wait_attached(wait_s)
+    assert isinstance(client.submit(X, LONG_MS).result(wait_s), Answer)
+    with FakeAgent().client(connect=False) as lonely:
+        future = lonely.submit(X, LONG_MS)
+        waits = (lonely.wait_attached, lonely.stream(period_ms=33).wait_promise, future.result, future.exception)
+        with ThreadPoolExecutor(len(waits)) as pool:
+            waiting = [pool.submit(each, wait_s) for each in waits]
+            lonely.close()
+            assert [isinstance(each.exception(30), OverflowError) for each in waiting] == [False] * len(waits)
+
+
+@pytest.mark.parametrize("wait_s", [math.nan, np.float64("nan"), "5", True, 1j, np.timedelta64(5, "s")])
+def test_what_is_no_time_is_not_waited_for(agent: FakeAgent, wait_s: float) -> None:
+    agent.on_submit = agent.silent
+    with agent.client(connect=False) as client:
+        future = client.submit(X, LONG_MS)
+        for each in (client.wait_attached, client.stream(period_ms=33).wait_promise, future.result, future.exception):
+            with pytest.raises(InputError, match=r"timeout(_s)?: expected a number of seconds, got "):
+                each(wait_s)
+
+
+@pytest.mark.parametrize("wait_s", [0, -1, -math.inf])
+def test_no_time_at_all_is_a_look(agent: FakeAgent, wait_s: float) -> None:
+    with agent.client(connect=False) as client:
+        assert not client.wait_attached(wait_s)
+        assert not client.stream(period_ms=33).wait_promise(wait_s)
+        with pytest.raises(TimeoutError):
+            client.submit(X, LONG_MS).result(wait_s)
