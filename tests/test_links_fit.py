@@ -17,12 +17,12 @@ from hil.hil_cli import group
 from hil.links.checked_fit import check
 from hil.links.fit import fit, hill, memory_ms, shifted_lognormal
 from hil.links.generator import generate
-from hil.links.model import State, time_shares
+from hil.links.model import LinkModel, State, check_model, time_shares
 from hil.links.model_file import read_model
 from hil.links.states import CONGESTED, DEFAULT, EDGE, GOOD, HAND_OVER, OUTAGE, Thresholds, classify, count
 from hil.links.summary import distances, summarise
 from hil.links.trace import Direction, Trace
-from hil.links.trace_csv import read_trace
+from hil.links.trace_csv import DELAYS, MARK, OPTIONAL, ROUND_TRIP, TIME, read_trace
 from shared.errors import UserError
 
 SETS = sorted((Path(__file__).parent.parent / "configs" / "links").glob("*.toml"))
@@ -34,6 +34,24 @@ def link(delay: list[float], outage: list[int] | None = None, loss: float = 0.0)
     out = np.array(outage or [0] * many, np.bool_)
     side = Direction(np.array(delay) / 2, np.zeros(many), np.full(many, loss), out)
     return Trace(100_000, side, side, halved=True)
+
+
+@st.composite
+def anything(draw: st.DrawFn) -> Trace:
+    """A trace of values that repeat, are nought, or lie far apart, in which something passes."""
+    many = draw(st.integers(2, 600))
+    rng = np.random.default_rng(draw(st.integers(0, 1000)))
+
+    def some(values: list[float]) -> np.ndarray:
+        return rng.choice(draw(st.lists(st.sampled_from(values), min_size=1, max_size=4)), many)
+
+    def side() -> Direction:
+        outage = some([0.0, 0.0, 1.0]) > 0
+        outage[0] = False
+        delay = some([0.0, 1e-3, 5.0, 5.001, 80.0, 20_000.0])
+        return Direction(delay, some([0.0, 1e-3, 50.0, 1e5]), some([0.0, 1e-9, 0.2, 1.0]), outage)
+
+    return Trace(draw(st.sampled_from([1000, 12_345, 100_000])), side(), side())
 
 
 def test_levels_losses_and_lengths_of_gaps_make_the_states() -> None:
@@ -90,6 +108,7 @@ def test_moments_of_known_laws_are_found() -> None:
     everywhere = np.ones(len(series), np.bool_)
     assert memory_ms(np.array(series), everywhere, 10.0) == pytest.approx(80.0, rel=0.1)
     assert memory_ms(rng.standard_normal(50_000), everywhere, 10.0) < 3.0
+    assert memory_ms(np.arange(100.0), everywhere[:100], 10.0) == pytest.approx(1000.0)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -130,6 +149,15 @@ def test_a_fit_of_a_fit_is_alike_and_another_link_is_not() -> None:
     assert near.typical_ratio < 1.1 < 1.3 < far.typical_ratio
 
 
+@given(anything())
+def test_whatever_a_trace_holds_its_fit_is_a_set_that_plays(trace: Trace) -> None:
+    found = fit(trace, "found", DEFAULT)
+    check_model(found, "found")
+    made = generate(found, 1000.0, np.random.default_rng(1)).trace
+    assert made.steps == math.ceil(1_000_000 / trace.step_us)
+    assert [figure.name for figure in summarise(made)] == [figure.name for figure in summarise(trace)]
+
+
 def test_a_held_back_half_of_another_kind_shows_as_a_distance() -> None:
     rng = np.random.default_rng(1)
     even = (np.arange(2000) // 100) % 2 == 0
@@ -166,6 +194,15 @@ def test_a_set_that_comes_with_headtail_plays_as_it_says(path: Path) -> None:
     shares = time_shares(chosen)
     out = sum(share for share, state in zip(shares.tolist(), chosen.states, strict=True) if state.outage)
     assert float(trace.outage.mean()) == pytest.approx(out, abs=0.08)
+
+
+def test_the_manual_names_every_key_and_column() -> None:
+    manual = (Path(__file__).parent.parent / "docs" / "hil.md").read_text(encoding="utf-8")
+    keys = {*State.__struct_fields__, *LinkModel.__struct_fields__} - {"states"}
+    missing = [name for name in sorted({*keys, TIME, ROUND_TRIP, *DELAYS, *OPTIONAL}) if f"`{name}`" not in manual]
+    assert not missing
+    assert MARK in manual
+    assert all(f"`{path.stem}`" in manual for path in SETS)
 
 
 def test_there_are_seven_sets() -> None:

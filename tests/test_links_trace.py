@@ -61,6 +61,8 @@ def test_a_coarser_trace_has_means_and_is_out_where_half_of_it_was() -> None:
 def test_a_step_that_does_not_fit_is_refused() -> None:
     with pytest.raises(UserError, match=r"steps of 10000 us cannot be resampled to 15000 us"):
         SMALL.resampled(15_000)
+    with pytest.raises(UserError, match="more than 10000000"):
+        Trace(10**8, SMALL.up, SMALL.down).resampled(1)
 
 
 @pytest.mark.parametrize(
@@ -131,6 +133,7 @@ def test_what_a_file_leaves_out_is_nought_and_a_round_trip_is_halved() -> None:
         ),
         (HEAD + "t_ms,rtt_ms,up_outage\n0,1,0\n10,1,0.5\n", r"x\.csv, line 4: up_outage is '0\.5'; expected 0 or 1"),
         (HEAD + "t_ms,rtt_ms\n0,1\n10,1\n30,1\n", r"x\.csv, line 5: t_ms is 30; expected 20, since steps are even"),
+        (HEAD + "t_ms,rtt_ms\n0,1\n10," + "9" * 200_000, r"x\.csv, line 4: not a row of CSV: field larger"),
         (HEAD + "t_ms,rtt_ms\n0,1\n0,1\n", r"x\.csv, line 4: t_ms is 0; expected more than 0"),
     ],
 )

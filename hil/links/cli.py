@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -61,7 +62,10 @@ def fit(
     """Fit a link's parameter set to a measured trace, and say how well it does on parts that it was not fitted on."""
     measured = _trace(trace, step_ms, held_ms, unseen_ms)
     thresholds = Thresholds(congested_factor=congested, edge_factor=edge, hand_over_ms=hand_over_ms)
-    if edge < congested:
+    for option, value in (("--held-back-s", held_back_s), ("--edge", edge), ("--hand-over-ms", hand_over_ms)):
+        if not math.isfinite(value):
+            raise UserError(f"{option} is {value}; expected a finite number")
+    if not edge >= congested:
         raise UserError(f"--edge {edge:g} is below --congested {congested:g}; expected at least that")
     about = f"Fitted to {trace.name}: {measured.duration_us / 1e6:g} s in steps of {measured.step_us / 1000:g} ms."
     model = fitted(measured, name or output.stem, thresholds, about)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hil.links.trace import Bools, Direction, Floats, Trace, runs
+from hil.links.trace import MAX_STEPS, Bools, Direction, Floats, Trace, runs
 from hil.links.trace_csv import ROUND_TRIP, TIME, number, table
 from shared.errors import UserError
 
@@ -42,7 +42,7 @@ def read_echoes(text: str, name: str) -> EchoLog:
     sent: list[float] = []
     rtt: list[float] = []
     for line, cells in rows:
-        time = number(cells[time_at], f"{name}, line {line}: {TIME}", 0.0, 1e12, "a number of 0 or more")
+        time = number(cells[time_at], f"{name}, line {line}: {TIME}", 0.0, 1e15, "a number of 0 or more")
         if sent and time < sent[-1]:
             raise UserError(
                 f"{name}, line {line}: {TIME} is {time:g}; expected at least {sent[-1]:g}, as in the row before"
@@ -69,7 +69,7 @@ def to_trace(log: EchoLog, step_us: int, held_ms: float = HELD_MS, unseen_ms: fl
     mean of the echoes sent in it that were not held, else that of the step before; its loss in each direction is
     1 - sqrt(1 - share of echoes lost), which two independent directions make of it.
 
-    Raises `UserError` where the log spans less than two steps.
+    Raises `UserError` where the log spans less than two steps, or too many.
     """
     pauses = np.diff(log.sent_ms, prepend=log.sent_ms[0])
     usual = float(np.median(pauses[1:]))
@@ -77,8 +77,8 @@ def to_trace(log: EchoLog, step_us: int, held_ms: float = HELD_MS, unseen_ms: fl
     sent = np.cumsum(pauses)
     step_ms = step_us / 1000
     steps = int(sent[-1] // step_ms) + 1
-    if steps < 2:
-        raise UserError(f"the echoes span {sent[-1]:g} ms; expected at least two steps of {step_ms:g} ms")
+    if not 2 <= steps <= MAX_STEPS:
+        raise UserError(f"the echoes span {sent[-1]:g} ms; expected 2 to {MAX_STEPS} steps of {step_ms:g} ms")
     base = float(np.nanmedian(log.rtt_ms))
     extra = np.nan_to_num(log.rtt_ms - base)
     held = extra > held_ms

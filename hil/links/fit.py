@@ -21,6 +21,8 @@ TAIL_SHARE = 0.02
 TAIL_LEAST = 500
 """Steps below which a state's tail is not told from its body."""
 CAP_FACTOR = 1.5
+LEAST_MS = 1e-6
+SIGMA_MOST = 5.0
 FADED = 0.05
 LAGS_MOST = 2000
 NORMAL_95 = 1.6448536269514722
@@ -58,20 +60,21 @@ def shifted_lognormal(values: Floats) -> tuple[float, float, float]:
     skew = low + high - 2 * middle
     floor = (low * high - middle * middle) / skew if skew > 1e-9 * middle else 0.0
     floor = min(max(0.0, floor), 0.999 * float(np.min(values)))
-    median = max(middle - floor, 1e-6)
-    return floor, median, max(0.0, math.log((high - floor) / max(low - floor, 1e-6)) / (2 * NORMAL_95))
+    median = max(middle - floor, LEAST_MS)
+    spread = math.log(max(high - floor, LEAST_MS) / max(low - floor, LEAST_MS)) / (2 * NORMAL_95)
+    return floor, median, min(max(0.0, spread), SIGMA_MOST)
 
 
 def hill(values: Floats, threshold: float) -> float:
-    """Hill's estimate (1975) of a Pareto tail's exponent from the values above `threshold`; 1e6, no tail to speak of, where
-    there is none above."""
+    """Hill's estimate (1975) of a Pareto tail's exponent, 0.1 to 1e6, from the values above `threshold`, more than 0;
+    1e6, no tail to speak of, where there is none above."""
     above = values[values > threshold]
-    return min(1e6, 1 / float(np.mean(np.log(above / threshold)))) if above.size else 1e6
+    return min(1e6, max(0.1, 1 / float(np.mean(np.log(above / threshold))))) if above.size else 1e6
 
 
 def memory_ms(values: Floats, here: Bools, step_ms: float) -> float:
     """The time in which a series' correlation falls to 1/e, were it an AR(1), by its autocorrelations r among steps that are
-    `here`; 0 where it has no memory.
+    `here`; 0 where it has no memory, and at most the length of the series.
 
     From r_0 to the last before r_K, the first below `FADED`, they sum to (1 - r_K) / (1 - r_1) for an AR(1): the integral
     time scale. Of a series that has more than one memory this gives the middle, of which r_1 alone sees the shortest.
@@ -84,7 +87,7 @@ def memory_ms(values: Floats, here: Bools, step_ms: float) -> float:
             break
         total += last
     kept = 1 - (1 - (0.0 if math.isnan(last) else last)) / total
-    return -step_ms / math.log(kept) if kept > 0 else 0.0
+    return -step_ms / math.log(min(kept, math.exp(-1 / values.size))) if kept > 0 else 0.0
 
 
 def _state(trace: Trace, here: Bools, lengths: Floats, state: State) -> State:
@@ -92,14 +95,14 @@ def _state(trace: Trace, here: Bools, lengths: Floats, state: State) -> State:
     step_ms = trace.step_us / 1000
     stay = _tidy(float(lengths.mean()) * step_ms)
     if trace.outage[here].any():
-        spread = _tidy(float(np.log(lengths).std()))
+        spread = _tidy(min(float(np.log(lengths).std()), SIGMA_MOST))
         return replace(state, dwell_ms=stay, dwell="lognormal", dwell_sigma=spread, outage=True)
     delay = trace.round_trip_ms
     spread_out = unrounded(delay[here])
     floor, median, sigma = shifted_lognormal(spread_out)
     state = replace(state, dwell_ms=stay, floor_ms=_tidy(floor), median_ms=_tidy(median), sigma=_tidy(sigma))
-    if spread_out.size >= TAIL_LEAST and sigma > 0:
-        joint = float(np.quantile(spread_out, 1 - TAIL_SHARE))
+    joint = float(np.quantile(spread_out, 1 - TAIL_SHARE))
+    if spread_out.size >= TAIL_LEAST and sigma > 0 and joint > 0:
         cap = max(CAP_FACTOR * float(spread_out[-1]), floor + 2 * median)
         state = replace(state, tail_share=TAIL_SHARE, tail_alpha=_tidy(hill(spread_out, joint)), cap_ms=_tidy(cap))
     sides = (trace.up, trace.down)
@@ -121,7 +124,7 @@ def _rate(rates: Floats, here: Bools) -> tuple[float, float]:
     if 2 * limited.size <= int(here.sum()):
         return 0.0, 0.0
     logs = np.log(limited)
-    return math.exp(float(logs.mean())), float(logs.std())
+    return math.exp(float(logs.mean())), min(float(logs.std()), SIGMA_MOST)
 
 
 def _with_losses(state: State, trace: Trace, here: Bools) -> State:

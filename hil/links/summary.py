@@ -12,6 +12,7 @@ from hil.links.trace import Floats, Trace, runs
 
 LEVELS = (0.01, 0.1, 0.5, 0.9, 0.99, 0.999)
 OUTAGE_LEVELS = (0.1, 0.5, 0.9, 1.0)
+LEAST_MS = 1e-3
 LAGS_MS = (100.0, 500.0, 1000.0, 5000.0)
 
 
@@ -51,10 +52,10 @@ def summarise(trace: Trace) -> tuple[Figure, ...]:
     closed = ~trace.outage
     for side, direction in (("up", trace.up), ("down", trace.down)):
         figures.append(Figure(f"loss {side}", 100 * _mean(direction.loss[closed]), "%"))
-    echo, rate = probed(trace), _logs(trace)
+    echo, rate = np.log(np.maximum(probed(trace), LEAST_MS)), _logs(trace)
     for lag_ms in LAGS_MS:
         lag = round(lag_ms * 1000 / trace.step_us)
-        figures.append(Figure(f"echo correlation {lag_ms:g} ms later", autocorrelation(np.log(echo), lag), ""))
+        figures.append(Figure(f"echo correlation {lag_ms:g} ms later", autocorrelation(echo, lag), ""))
     for lag_ms in LAGS_MS:
         lag = round(lag_ms * 1000 / trace.step_us)
         figures.append(Figure(f"rate correlation {lag_ms:g} ms later", autocorrelation(rate, lag), ""))

@@ -128,12 +128,14 @@ class Trace:
         time has no limit) and is an outage where at least half of it was one. A last step that would be filled in part
         is filled from what there is.
 
-        Raises `UserError` where neither step is a whole multiple of the other.
+        Raises `UserError` where neither step is a whole multiple of the other, or there would be too many.
         """
         if step_us < 1 or (step_us % self.step_us and self.step_us % step_us):
             raise UserError(
                 f"a trace of steps of {self.step_us} us cannot be resampled to {step_us} us; expected a multiple or a part"
             )
+        if self.duration_us // step_us > MAX_STEPS:
+            raise UserError(f"a trace in steps of {step_us} us would have more than {MAX_STEPS}")
         if step_us <= self.step_us:
             return Trace(
                 step_us, *self.taken(np.repeat(np.arange(self.steps), self.step_us // step_us))._sides(), self.halved

@@ -96,18 +96,25 @@ def table(text: str, name: str) -> tuple[list[str], Iterator[tuple[int, list[str
     first = next(lines, None)
     if first is None:
         raise UserError(f"{name}: the file is empty; expected a header with {TIME}")
-    header = [cell.strip() for cell in first[1].split(",")]
+    header = [cell.strip() for cell in _cells(first[1], f"{name}, line {first[0]}")]
     if len(set(header)) < len(header):
         raise UserError(f"{name}, line {first[0]}: a column is named twice")
 
     def rows() -> Iterator[tuple[int, list[str]]]:
         for line, content in lines:
-            cells = next(csv.reader([content]))
+            cells = _cells(content, f"{name}, line {line}")
             if len(cells) != len(header):
                 raise UserError(f"{name}, line {line}: {len(cells)} cells; expected {len(header)} as in the header")
             yield line, cells
 
     return header, rows()
+
+
+def _cells(content: str, place: str) -> list[str]:
+    try:
+        return next(csv.reader([content]))
+    except csv.Error as error:
+        raise UserError(f"{place}: not a row of CSV: {error}") from None
 
 
 def number(cell: str, place: str, least: float, most: float, form: str) -> float:
