@@ -268,15 +268,15 @@ class Client:
 
     @property
     def attached(self) -> bool:
-        """Whether an agent is there, be it the standby."""
+        """Whether an agent is there, be it the standby; False once the client is closed."""
         self._loop.check_process()
-        return self._loop.machine.attached
+        return self._loop.attached
 
     @property
     def asking(self) -> Literal["agent", "standby"] | None:
-        """Which agent is asked now; None where none is there."""
+        """Which agent is asked now; None where none is there, and once the client is closed."""
         self._loop.check_process()
-        return WHO.get(self._loop.machine.asking)
+        return WHO.get(self._loop.asking)
 
     def wait_attached(self, timeout_s: float = 10.0) -> bool:
         """Block until an agent is there; False where none is after `timeout_s`, which may be infinite. Raises `InputError`
@@ -307,9 +307,10 @@ class Client:
     # --- ending -------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End every open request as `Rejected("closed")` and release everything. May be called more than once; does nothing
-        in a forked child, where the parent's requests go on."""
-        self._finalizer()
+        """End every open request as `Rejected("closed")` and release everything. It is done when this returns, unless a
+        future's callback calls. May be called more than once; does nothing in a forked child, where the parent's requests go
+        on."""
+        self._loop.shutdown()
 
     def __reduce__(self) -> str | tuple[object, ...]:
         raise HeadtailError(

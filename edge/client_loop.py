@@ -118,9 +118,10 @@ def room_for(max_open: int) -> int:
 
 @dataclass(slots=True)
 class _State:
-    """What callers and the loop share."""
+    """What callers and the loop share. `closing`: the loop is to end, or has; `ended`: it takes nothing any more."""
 
     tickets: dict[int, Ticket] = field(default_factory=dict[int, Ticket])
+    closing: bool = False
     ended: bool = False
     why: str = "the client is closed"
 
@@ -133,7 +134,8 @@ class ClientLoop:
         self._parts = parts
         self._state = _State()
         self._mailbox = Mailbox(parts.room)
-        weakref.finalize(self, self._mailbox.close).atexit = False
+        self._let_go = weakref.finalize(self, _let_go, self._mailbox, os.getpid())
+        self._let_go.atexit = False
         self._machine = parts.machine
         self._driver = Driver(
             self,
@@ -150,7 +152,12 @@ class ClientLoop:
         self._abandoned: deque[int] = deque()
         self._released = False
         self._thread = threading.Thread(target=self._run, name=f"headtail-{name}", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:  # the system has no thread left
+            self._driver.close()
+            self._let_go()
+            raise
 
     @property
     def pid(self) -> int:
@@ -161,6 +168,16 @@ class ClientLoop:
     def machine(self) -> ClientMachine:
         """The machine, for what may be read from any thread."""
         return self._machine
+
+    @property
+    def attached(self) -> bool:
+        """Whether an agent is there, and this loop to ask it."""
+        return self._machine.attached and not self._state.closing
+
+    @property
+    def asking(self) -> int | None:
+        """The agent that is asked now; None where none is there, and once this is closed."""
+        return None if self._state.closing else self._machine.asking
 
     def handle(self, event: Event, now: int) -> list[Action]:
         """The machine's own `handle`; tells those who wait for it when the agent comes or goes, or changes a promise. For
@@ -218,7 +235,7 @@ class ClientLoop:
     def promise(self, stream: int) -> StreamPromise:
         """What a stream is promised now. Raises `HeadtailError` in a forked child."""
         self.check_process()
-        if self._state.ended:
+        if self._state.closing:
             return CLOSED
         return self._machine.promises.get(stream, NOTHING_YET)
 
@@ -226,15 +243,16 @@ class ClientLoop:
         """Block until the agent has said what it promises to a stream; False where it has not after `timeout_s`. Raises as
         `wait_attached`."""
         known = partial(self._promised, stream)
-        return self._wait("wait_promise()", known, timeout_s) and not self._state.ended
+        return self._wait("wait_promise()", known, timeout_s) and not self._state.closing
 
     def wait_attached(self, timeout_s: float) -> bool:
         """Block until the agent is there; False where it is not after `timeout_s`. Raises `InputError` for what is no time,
         and `HeadtailError` in a forked child and on the loop's own thread."""
-        return self._wait("wait_attached()", lambda: self._attached or self._state.ended, timeout_s) and self._attached
+        known = self._wait("wait_attached()", lambda: self._attached or self._state.closing, timeout_s)
+        return known and not self._state.closing
 
     def _promised(self, stream: int) -> bool:
-        return self._state.ended or self._machine.promises.get(stream, NOTHING_YET) != NOTHING_YET
+        return self._state.closing or self._machine.promises.get(stream, NOTHING_YET) != NOTHING_YET
 
     def _wait(self, what: str, known: Callable[[], bool], timeout_s: float) -> bool:
         self.check_process()
@@ -270,10 +288,13 @@ class ClientLoop:
             )
 
     def shutdown(self) -> None:
-        """End the loop and every open request, then release everything. May be called more than once."""
+        """End the loop and every open request, then release everything, and wait until that is done, unless the loop's own
+        thread calls. May be called more than once."""
         if os.getpid() != self._pid:
             return
         with self._changed:
+            self._state.closing = True
+            self._changed.notify_all()
             if not self._released:
                 self._driver.stop()
         if not self.on_loop():
@@ -283,13 +304,13 @@ class ClientLoop:
         try:
             with grown_heap(self._parts.heap_bytes):
                 self._driver.run()
-            self._state.ended = True
+            self._state.closing = self._state.ended = True
             self._close(time.monotonic_ns())
         except BaseException as error:
             self._state.why = f"the client's loop broke: {error!r}"
             raise
         finally:
-            self._state.ended = True
+            self._state.closing = self._state.ended = True
             self._finish()
 
     def _close(self, now: int) -> None:
@@ -314,6 +335,7 @@ class ClientLoop:
             self._released = True
             self._driver.close()
             self._changed.notify_all()
+        self._let_go()
         self._parts.release()
 
     def _end(self, request: Request, outcome: Rejected) -> None:
@@ -329,6 +351,15 @@ class ClientLoop:
                 _resolve(ticket, action.outcome)
             return None
         return self._parts.perform(action)
+
+
+def _let_go(mailbox: Mailbox, pid: int) -> None:
+    """Close a mailbox, at the latest when nobody holds its loop: in a forked child without its lock, which a thread of the
+    parent may have held."""
+    if os.getpid() == pid:
+        mailbox.close()
+    else:
+        os.close(mailbox.fileno())
 
 
 def _resolve(ticket: Ticket, outcome: Outcome) -> None:

@@ -150,8 +150,10 @@ class Mailbox:
         return False
 
     def close(self) -> None:
-        """Release the descriptor. Nothing may be put afterwards."""
-        os.close(self._fd)
+        """Release the descriptor, which may be another file's from now on: who puts something all the same wakes nobody."""
+        with self._waking:
+            self._asleep = False
+            os.close(self._fd)
 
     def _wake(self) -> None:
         with self._waking:

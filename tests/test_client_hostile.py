@@ -6,23 +6,27 @@ import asyncio
 import gc
 import logging
 import math
+import os
 import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
+from pathlib import Path
 from queue import Queue
 
 import numpy as np
 import pytest
 from fake_agent import LONG_MS, FakeAgent, X
+from tiny import make_bundle
 
 from edge.client import Client
 from edge.tickets import OutcomeFuture, WaitTicket
+from shared.driver import Mailbox
 from shared.errors import HeadtailError, InputError, UserError
-from shared.events import Send
+from shared.events import Send, StreamClosed
 from shared.request import Answer, Rejected
-from shared.settings import CloudSettings, EdgeSettings
+from shared.settings import AgentGroup, CloudSettings, EdgeSettings
 from shared.wire.messages import OpenStream, Submit, Withdraw
 
 
@@ -35,6 +39,11 @@ def agent() -> FakeAgent:
 def client(agent: FakeAgent) -> Iterator[Client]:
     with agent.client() as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_bundle(tmp_path_factory.mktemp("bundles"), "chain")
 
 
 # --- yes and no ---------------------------------------------------------------------------------------------------------
@@ -397,3 +406,94 @@ def test_no_time_at_all_is_a_look(agent: FakeAgent, wait_s: float) -> None:
         assert not client.stream(period_ms=33).wait_promise(wait_s)
         with pytest.raises(TimeoutError):
             client.submit(X, LONG_MS).result(wait_s)
+
+
+# --- the end ------------------------------------------------------------------------------------------------------------
+
+
+def descriptors() -> set[Path]:
+    """The descriptors that are open, by number. That of the listing itself is among them, each time the same one."""
+    return set(Path("/proc/self/fd").iterdir())
+
+
+def test_a_closed_client_says_that_nobody_is_there(client: Client) -> None:
+    stream = client.stream(period_ms=33)
+    assert stream.wait_promise(30)
+    assert (client.attached, client.asking, client.health.asking) == (True, "agent", "agent")
+    client.close()
+    assert (client.attached, client.asking, client.health.asking) == (False, None, None)
+    assert not client.wait_attached(30)
+    assert not stream.wait_promise(30)
+    assert (stream.promise, stream.reason) == (None, "closed")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_client_whose_loop_broke_says_that_nobody_is_there(agent: FakeAgent) -> None:
+    def breaks(submit: Submit, send: Send) -> None:
+        raise RuntimeError("the wheel came off")
+
+    agent.on_submit = breaks
+    with agent.client() as client:
+        assert isinstance(client.infer(X, LONG_MS), Rejected)
+        assert (client.attached, client.asking) == (False, None)
+
+
+def test_who_waits_for_an_agent_waits_no_longer_than_the_client_is_open(agent: FakeAgent) -> None:
+    client = agent.client(connect=False)
+    stream = client.stream(period_ms=33)
+    with ThreadPoolExecutor(2) as pool:
+        waiting = [pool.submit(client.wait_attached, math.inf), pool.submit(stream.wait_promise, math.inf)]
+        client.close()
+        assert [each.result(30) for each in waiting] == [False, False]
+
+
+def test_closing_once_more_waits_for_the_end_that_a_callback_began(agent: FakeAgent) -> None:
+    held = threading.Event()
+    agent.released.set = lambda: held.wait(30)  # type: ignore[method-assign, assignment]
+    client = agent.client()
+    thread = client._loop._thread
+    assert in_a_callback(agent, client, client.close) is None
+    assert (client.attached, client.asking) == (False, None)
+    with ThreadPoolExecutor(1) as pool:
+        closing = pool.submit(client.close)
+        assert not wait([closing], 0).done
+        held.set()
+        closing.result(30)
+    assert not thread.is_alive()
+
+
+def test_a_closed_client_leaves_no_descriptor_and_no_thread_behind(bundle: Path, tmp_path: Path) -> None:
+    settings = EdgeSettings(agent=AgentGroup(models=(str(bundle),)))
+    makers: tuple[Callable[[], Client], ...] = (
+        lambda: Client(f"ipc://{tmp_path}/nobody"),
+        lambda: Client.embedded(settings),
+    )
+    for make in makers:
+        make().close()
+    gc.collect()
+    gc.disable()
+    try:
+        for make in makers:
+            before = (descriptors(), set(threading.enumerate()))
+            clients = [make() for _ in range(3)]
+            assert (descriptors(), set(threading.enumerate())) != before
+            for client in clients:
+                client.close()
+            assert (descriptors(), set(threading.enumerate())) == before
+    finally:
+        gc.enable()
+
+
+def test_what_is_put_into_a_closed_mailbox_is_written_to_nobodys_file() -> None:
+    mailbox = Mailbox()
+    assert not mailbox.pending()
+    mailbox.close()
+    other = os.eventfd(0, os.EFD_NONBLOCK)
+    try:
+        os.dup2(other, mailbox.fileno())  # as if another file had been given its number
+        assert mailbox.offer(StreamClosed("app", 1))
+        with pytest.raises(BlockingIOError):
+            os.eventfd_read(other)
+    finally:
+        for fd in {other, mailbox.fileno()}:
+            os.close(fd)
