@@ -144,6 +144,15 @@ def test_which_packets_are_lost_depends_on_their_number_and_the_seed_alone() -> 
     assert {number for _, number in offer_all(direction(shape, SEED + 1), 500)} != plain
 
 
+def test_which_packets_a_burst_takes_does_not_depend_on_when_bursts_were_switched_on() -> None:
+    early, late = Fates(SEED), Fates(SEED)
+    bursts = Shape(bursts=GilbertElliott.of(0.3, 3.0))
+    for _ in range(100):
+        early.draw(Shape(bursts=GilbertElliott(enter=0.0, leave=1.0)))
+        late.draw(Shape())
+    assert [early.draw(bursts) for _ in range(200)] == [late.draw(bursts) for _ in range(200)]
+
+
 def test_loss_of_everything_and_of_nothing_are_exact() -> None:
     assert offer_all(direction(Shape(loss=1.0)), 100) == []
     assert len(offer_all(direction(Shape(loss=0.0)), 100)) == 100
@@ -178,6 +187,14 @@ def test_a_reordered_packet_is_overtaken_by_exactly_those_that_come_within_its_h
         overtook = order[: order.index(number)]
         expected = [n for n in (number + 1, number + 2) if n not in late]
         assert [n for n in overtook if n > number] == expected
+
+
+def test_a_packet_that_is_held_back_waits_for_no_other() -> None:
+    shape = Shape(delay_ms=1.0, jitter_ms=4.0, reorder=0.5, reorder_ms=2.0)
+    fates = Fates(SEED)
+    drawn = [fates.draw(shape) for _ in range(100)]
+    held = {number: 3 * MS + fate.jitter_ns for number, fate in enumerate(drawn) if fate.held}
+    assert {number: at for at, number in offer_all(direction(shape), 100) if number in held} == held
 
 
 def test_a_stall_lets_nothing_pass_and_keeps_what_the_queue_holds() -> None:

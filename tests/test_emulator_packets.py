@@ -21,6 +21,7 @@ from hil.emulator.handle import Emulator
 from hil.emulator.messages import Build, Link, Reply
 from hil.emulator.probe import Probe
 from hil.emulator.shape import Shape
+from hil.emulator.tun import DEVICE_QUEUE
 from shared.errors import HeadtailError, UserError
 
 PATIENCE_S = 30.0
@@ -95,6 +96,18 @@ def test_links_of_one_site_are_shaped_apart() -> None:
 
 
 @needs_kernel
+def test_what_the_emulation_itself_drops_is_counted_apart_from_the_link() -> None:
+    with Emulator((AIR,)) as running, Probe(running, "air", "edge", "cloud") as probe:
+        os.kill(running.pid, signal.SIGSTOP)
+        probe.send(range(DEVICE_QUEUE + 500), 100)
+        os.kill(running.pid, signal.SIGCONT)
+        read = len(probe.receive(DEVICE_QUEUE))
+        up = running.counts("air").up
+        assert (read, up.packets.offered, up.packets.delivered, up.unread) == (DEVICE_QUEUE,) * 3 + (500,)
+        assert not checks.faults(running).right
+
+
+@needs_kernel
 def test_a_command_runs_at_its_site(emulator: Emulator) -> None:
     shown = subprocess.run(
         emulator.command_at("cloud", ["ip", "-o", "addr", "show", "dev", emulator.place("air", "cloud").device]),
@@ -153,6 +166,14 @@ def test_nothing_is_left_when_it_is_asked_to_end() -> None:
         assert left_of(name) == []
         with pytest.raises(HeadtailError, match=r"hil\.emulator\.loop"):
             running.report()
+
+
+@needs_kernel
+def test_nothing_is_left_when_it_is_killed_and_the_rig_closes_it() -> None:
+    with Emulator() as running:
+        name = running.namespace("edge")
+        os.kill(running.pid, signal.SIGKILL)
+    assert left_of(name) == []
 
 
 @needs_kernel

@@ -205,5 +205,5 @@ class Direction:
 
     def _arrival(self, leave: int, fate: Fate) -> int:
         """When a packet that leaves the queue at `leave` arrives, not counting a hold."""
-        arrival = leave + self._delay_ns
-        return arrival if fate.held else max(arrival + fate.jitter_ns, self._last_ns)
+        arrival = leave + self._delay_ns + fate.jitter_ns
+        return arrival if fate.held else max(arrival, self._last_ns)

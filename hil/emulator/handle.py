@@ -23,7 +23,7 @@ from hil.emulator.messages import (
     Reshape,
     check_links,
 )
-from hil.emulator.namespaces import check_able, configure, open_socket
+from hil.emulator.namespaces import check_able, configure, open_socket, sweep
 from hil.emulator.shape import Shape
 from hil.emulator.sources import Step
 from shared.errors import UserError
@@ -33,7 +33,7 @@ ONE_LINK = (Link("air"),)
 
 class Emulator(LineChild):
     """Sites joined by emulated links. Use it as a context manager, or `close` it; all that it made goes with it, also where
-    either process is killed (at the latest when the next emulator starts).
+    either process is killed (where both are, when the next emulator starts).
 
     Raises `UserError` where the machine cannot do it (the message says what is missing), where links are wrong or a command
     is refused, and `HeadtailError` where the process has died.
@@ -48,6 +48,11 @@ class Emulator(LineChild):
         except BaseException:
             self.close()
             raise
+
+    def close(self) -> None:
+        """End the process and remove what it made, even where it was killed. Doing it twice does nothing."""
+        super().close()
+        sweep()
 
     def place(self, link: str, site: str) -> Place:
         """Where a site's end of a link is now."""

@@ -1,8 +1,8 @@
 """Network namespaces that remove themselves: names with a prefix of their owner's, each locked while the owner lives.
 
 The lock is on the namespace's own file, so that it ends with the process however that ends, and whoever comes next can tell
-what a killed owner left behind and remove it. Making and removing happens under one lock, which is not on the folder: `ip`
-locks that.
+what a killed owner left behind and remove it. Making and removing happens under one lock, of the folder above, since `ip`
+locks the folder itself.
 
 Namespaces without a name vanish by themselves and were rejected: nobody could enter them with `ip netns exec` to see why
 something does not work.
@@ -24,7 +24,6 @@ from pathlib import Path
 from shared.errors import HeadtailError, UserError
 
 FOLDER = Path("/run/netns")
-LOCK = Path("/run/headtail-netns.lock")
 TUN = Path("/dev/net/tun")
 NAME = re.compile(r"ht-[0-9a-f]{6}-[a-z0-9-]{1,16}")
 """Namespaces of this name are ours."""
@@ -132,7 +131,7 @@ def _enter(libc: ctypes.CDLL, fd: int) -> None:
 @contextmanager
 def _locked() -> Generator[None]:
     FOLDER.mkdir(parents=True, exist_ok=True)
-    lock = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = os.open(FOLDER.parent, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
