@@ -1,9 +1,9 @@
 """The command `headtail`: finds the verbs of all packages and turns every ending into an exit status.
 
 The list of verbs is built from data (`shared.commands`), so `headtail --help` imports no verb; only the verb that runs is
-loaded, and its options are typer's. Each ending has one meaning: 0 done, 1 the verb says no, 2 the user's mistake (one
-line), 4 nothing satisfies what was demanded (one line), 70 a bug of ours (with its story), 130 interrupted, by Ctrl-C or
-SIGTERM.
+loaded, and its options are typer's. Each ending has one meaning: 0 done, 1 the verb says no, 2 the user's mistake, or a
+file, an output or something else of the system that refuses (one line), 4 nothing satisfies what was demanded (one line), 70
+a bug of ours (with its story), 130 interrupted, by Ctrl-C or SIGTERM. Where the output's reader has left, there is no line.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from importlib.util import find_spec
 from typing import Annotated, NoReturn, cast
@@ -25,6 +25,7 @@ import typer
 from shared.commands import Command
 from shared.errors import HeadtailError, InvariantBroken, Unsatisfiable, UserError
 from shared.installation import check_installation
+from shared.standard_streams import OutputError, name_output, open_missing_streams, unwritten
 
 GROUP = "headtail.commands"
 NO, USAGE, IMPOSSIBLE, BUG, INTERRUPTED = 1, 2, 4, 70, 130
@@ -33,11 +34,16 @@ NO, USAGE, IMPOSSIBLE, BUG, INTERRUPTED = 1, 2, 4, 70, 130
 def main() -> None:
     """Entry point of the installed script; ends the process with the status of the verb."""
     arguments = sys.argv[1:]
+    open_missing_streams()
+    name_output()
     with endings():
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that a verb cleans up; services have their own
-        if chosen(arguments):
-            check_installation()
-        run(arguments, commands(entry_points(group=GROUP)))
+        try:
+            if chosen(arguments):
+                check_installation()
+            run(arguments, commands(entry_points(group=GROUP)))
+        finally:
+            sys.stdout.flush()  # while a failure can still be told
 
 
 def commands(points: Iterable[EntryPoint]) -> tuple[Command, ...]:
@@ -115,17 +121,21 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
 
 @contextmanager
 def endings() -> Generator[None, None, None]:
-    """Turn the errors of `shared.errors`, a file that may not be touched and an interrupt into a message on stderr and
-    `SystemExit`."""
+    """Turn the errors of `shared.errors`, what the system refuses (files, output) and an interrupt into a message on stderr
+    and `SystemExit`."""
     try:
         yield
     except UserError as error:
         _end(USAGE, str(error))
     except InvariantBroken as error:
-        traceback.print_exception(error)
-        _end(BUG, f"a rule of headtail itself does not hold, which is a bug worth reporting: {error}")
-    except PermissionError as error:
-        _end(USAGE, f"{error.filename}: {error.strerror}")
+        story = "".join(traceback.format_exception(error))
+        _end(BUG, f"a rule of headtail itself does not hold, which is a bug worth reporting: {error}", story)
+    except OSError as error:
+        unwritten(sys.stdout)
+        if isinstance(error, OutputError) and error.reader_left:
+            raise SystemExit(USAGE) from None
+        where = f"{error.filename}: " if error.filename else ""
+        _end(USAGE, f"{where}{error.strerror or str(error) or type(error).__name__}")
     except Unsatisfiable as error:
         _end(IMPOSSIBLE, str(error))
     except HeadtailError as error:
@@ -134,8 +144,10 @@ def endings() -> Generator[None, None, None]:
         raise SystemExit(INTERRUPTED) from None
 
 
-def _end(status: int, message: str) -> NoReturn:
-    typer.echo(f"headtail: {' '.join(message.splitlines())}", err=True)
+def _end(status: int, message: str, story: str = "") -> NoReturn:
+    with suppress(OSError):
+        typer.echo(f"{story}headtail: {' '.join(message.splitlines())}", err=True)
+    unwritten(sys.stderr)
     raise SystemExit(status)
 
 

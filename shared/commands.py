@@ -17,7 +17,7 @@ The target is a plain function with typer's annotations, whose docstring is the 
 Or it is a function without parameters that returns a `typer.Typer`, for a verb that has verbs of its own (each of them passed
 through `shared.cli.guarded`); it is told from the others by what it is annotated to return.
 
-It returns None or raises: `UserError` becomes one line and exit status 2, `InvariantBroken` its story and 70, an
+It returns None or raises: `UserError` and `OSError` become one line and exit status 2, `InvariantBroken` its story and 70, an
 interrupt 130, and `typer.Exit(code)` any other status.
 """
 

@@ -23,6 +23,10 @@ ENDINGS: dict[str, BaseException] = {
     "user": SettingsError("edge.toml: link.rtt_ms: is -1;\nexpected float >= 0.0"),
     "bug": InvariantBroken("rule 3: two answers"),
     "permission": PermissionError(13, "Permission denied", "secret/m.onnx"),
+    "full": OSError(28, "No space left on device"),
+    "folder": IsADirectoryError(21, "Is a directory", "m.onnx"),
+    "timeout": TimeoutError("the node did not answer"),
+    "nameless": ConnectionResetError(),
     "impossible": Unsatisfiable("--device-memory: at least\n5 bytes"),
     "peer": PeerError("frames", "expected 2, got 1"),
     "interrupt": KeyboardInterrupt(),
@@ -109,9 +113,21 @@ def test_what_nothing_satisfies_is_one_line_and_status_4(capsys: pytest.CaptureF
     assert capsys.readouterr().err == "headtail: --device-memory: at least 5 bytes\n"
 
 
-def test_a_file_that_may_not_be_touched_is_one_line_and_status_2(capsys: pytest.CaptureFixture[str]) -> None:
-    assert status_of("ride", "home", "--end", "permission") == 2
-    assert capsys.readouterr().err == "headtail: secret/m.onnx: Permission denied\n"
+@pytest.mark.parametrize(
+    ("end", "line"),
+    [
+        ("permission", "secret/m.onnx: Permission denied"),
+        ("full", "No space left on device"),
+        ("folder", "m.onnx: Is a directory"),
+        ("timeout", "the node did not answer"),
+        ("nameless", "ConnectionResetError"),
+    ],
+)
+def test_what_the_system_refuses_is_one_line_and_status_2(
+    capsys: pytest.CaptureFixture[str], end: str, line: str
+) -> None:
+    assert status_of("ride", "home", "--end", end) == 2
+    assert capsys.readouterr().err == f"headtail: {line}\n"
 
 
 def test_a_bug_tells_its_story_and_has_status_70(capsys: pytest.CaptureFixture[str]) -> None:
