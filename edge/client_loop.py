@@ -13,7 +13,6 @@ import os
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,6 +21,7 @@ from typing import Protocol
 
 from edge.announced import NOTHING_YET, StreamPromise
 from edge.door import seconds
+from edge.open_streams import OpenStreams
 from edge.outcomes import Counts
 from edge.stub import Given
 from edge.tickets import Ticket, report
@@ -149,7 +149,7 @@ class ClientLoop:
         self._changed = threading.Condition()
         self._attached = parts.machine.attached
         self._promises = parts.machine.promises
-        self._abandoned: deque[int] = deque()
+        self._streams = OpenStreams(name)
         self._released = False
         self._thread = threading.Thread(target=self._run, name=f"headtail-{name}", daemon=True)
         try:
@@ -183,9 +183,10 @@ class ClientLoop:
         """The machine's own `handle`; tells those who wait for it when the agent comes or goes, or changes a promise. For
         the driver only."""
         machine = self._machine
-        actions = machine.handle(event, now)
-        while self._abandoned:
-            actions += machine.handle(StreamClosed(self._name, self._abandoned.popleft()), now)
+        if self._streams.concerns(event):
+            actions = [action for each in self._streams.told(event) for action in machine.handle(each, now)]
+        else:
+            actions = machine.handle(event, now)
         if self._attached is not machine.attached or self._promises is not machine.promises:
             with self._changed:
                 self._attached = machine.attached
@@ -215,22 +216,26 @@ class ClientLoop:
             ticket.drop()
 
     def open_stream(self, opened: StreamOpened) -> None:
-        """Announce a stream; one of a client that has ended is promised nothing. Raises `HeadtailError` where too many calls
-        wait for the loop already."""
+        """Announce a stream; one of a client that has ended is promised nothing. Raises `InputError` where `MAX_STREAMS` are
+        open, and `HeadtailError` where too many calls wait for the loop already."""
+        self._streams.open(opened.stream)
         if not self._state.ended and not self._mailbox.offer(opened):
+            self._streams.close(opened.stream)
             raise HeadtailError("the client's own queue is full: too many calls are made at once")
 
     def close_stream(self, stream: int) -> None:
         """A stream is over. Does nothing in a forked child, where the parent's goes on."""
         if os.getpid() != self._pid:
             return
-        if not self._state.ended and not self._mailbox.offer(StreamClosed(self._name, stream)):
-            self._abandoned.append(stream)
+        if self._state.ended or self._mailbox.offer(StreamClosed(self._name, stream)):
+            self._streams.close(stream)
+        else:
+            self._streams.abandon(stream)
 
     def abandon_stream(self, stream: int) -> None:
         """Nobody holds a stream any more: it is closed when the loop next has anything to do. The collector calls this, maybe
         in the middle of something else on this very thread, so that no lock may be taken."""
-        self._abandoned.append(stream)
+        self._streams.abandon(stream)
 
     def promise(self, stream: int) -> StreamPromise:
         """What a stream is promised now. Raises `HeadtailError` in a forked child."""

@@ -17,7 +17,7 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING, cast
 
-from edge.announced import MAX_STREAMS, StreamPromise
+from edge.announced import StreamPromise
 from edge.client_loop import CLOSED, ClientLoop
 from edge.door import CLASSES, HIGHEST_CLASS, LATEST_NS, WHEN, Inputs, choose_model, flag, span, whole
 from edge.tickets import FutureTicket, OutcomeFuture
@@ -69,15 +69,11 @@ class Stream:
             rows = whole("rows", rows, 1, most, f"1 to {most}, what the model takes,")
         elif model is not None and not isinstance(cast(object, model), str):
             raise InputError(f"model: expected a name, got {shown(model)}")
-        if len(loop.machine.promises) >= MAX_STREAMS:
-            raise InputError(f"{MAX_STREAMS} streams are open already: close those that have ended")
         self._closed = False
         self._counting = threading.Lock()
         self.frames = 0
         self.late_frames = 0
         self.lateness_ns: deque[int] = deque(maxlen=KEPT_LATENESSES)
-        self._forgotten = weakref.finalize(self, loop.abandon_stream, number)
-        self._forgotten.atexit = False
         loop.open_stream(
             StreamOpened(
                 client="",
@@ -90,6 +86,8 @@ class Stream:
                 latest_wins=self._latest_wins,
             )
         )
+        self._forgotten = weakref.finalize(self, loop.abandon_stream, number)
+        self._forgotten.atexit = False
 
     @property
     def promise(self) -> str | None:

@@ -185,3 +185,43 @@ def test_frames_of_an_announced_stream_are_answered(client: Client) -> None:
         outcome = stream.submit(X).result(30)
         assert isinstance(outcome, Answer)
         np.testing.assert_array_equal(outcome.outputs["y"], X * 2)
+
+
+def test_of_streams_opened_faster_than_the_loop_takes_them_none_is_forgotten(agent: FakeAgent, client: Client) -> None:
+    held = threading.Event()
+    agent.on_submit = lambda submit, send: held.wait(30)  # type: ignore[assignment, return-value]
+    client.submit(X, LONG_MS)
+    streams = [client.stream(period_ms=33) for _ in range(MAX_STREAMS)]
+    with pytest.raises(InputError, match=f"{MAX_STREAMS} streams are open already"):
+        client.stream(period_ms=33)
+    for stream in streams[:3]:
+        stream.close()
+    streams = streams[3:] + [client.stream(period_ms=33) for _ in range(3)]
+    del streams[:2]
+    gc.collect()
+    streams += [client.stream(period_ms=33) for _ in range(2)]
+    with pytest.raises(InputError, match="open already"):
+        client.stream(period_ms=33)
+    held.set()
+    assert all(stream.wait_promise(30) for stream in streams)
+    assert {stream.promise for stream in streams} == {"whole"}
+    assert len(client._loop.machine.promises) == MAX_STREAMS
+
+
+def test_a_stream_dropped_before_the_loop_has_come_to_it_is_announced_to_nobody(
+    agent: FakeAgent, client: Client
+) -> None:
+    held = threading.Event()
+    opened: list[int] = []
+    agent.on_submit = lambda submit, send: held.wait(30)  # type: ignore[assignment, return-value]
+    agent.on_stream = lambda announced: opened.append(announced.stream)
+    client.submit(X, LONG_MS)
+    client.submit(X, LONG_MS)
+    client.stream(period_ms=33)
+    gc.collect()
+    held.set()
+    agent.on_submit = agent.answer
+    client.infer(X, LONG_MS)
+    client.infer(X, LONG_MS)
+    assert opened == []
+    assert dict(client._loop.machine.promises) == {}

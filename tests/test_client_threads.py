@@ -49,7 +49,7 @@ def kept(client: Client) -> dict[str, int]:
     return {
         "tickets": len(loop._state.tickets),
         "mailbox": len(loop._mailbox._events),
-        "abandoned": len(loop._abandoned),
+        "abandoned": loop._streams.waiting + len(loop._streams._open) + len(loop._streams._told),
         "requests": len(stub._requests),
         "given": len(stub._given),
         "open": len(outcomes._open),
