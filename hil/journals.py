@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from cloud.journal import NODE
@@ -18,10 +20,18 @@ KINDS: dict[str, MachineKind] = {EDGE.name: EDGE, NODE.name: NODE}
 
 def load(path: Path) -> Journal:
     """The journal in a file. Raises `JournalError`, in one line that begins with the file."""
+    with named(path):
+        try:
+            return read(path.read_bytes(), KINDS)
+        except OSError as error:
+            raise JournalError(f"cannot be read: {error.strerror}") from None
+
+
+@contextmanager
+def named(path: Path) -> Generator[None, None, None]:
+    """Have whatever `JournalError` comes of a journal begin with its file: much is wrong with one only once it is run."""
     try:
-        return read(path.read_bytes(), KINDS)
-    except OSError as error:
-        raise JournalError(f"{path}: cannot be read: {error.strerror}") from None
+        yield
     except JournalError as error:
         raise JournalError(f"{path}: {error}") from None
 

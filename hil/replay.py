@@ -22,7 +22,7 @@ import typer
 
 from cloud.session import Session
 from edge.broker import Broker
-from hil.journals import load
+from hil.journals import load, named
 from hil.replay_edge import EdgeLives
 from hil.replay_lives import Life, Lives
 from hil.replay_node import NodeLives
@@ -113,7 +113,9 @@ def main(
     if again:
         _rerun(file, json=json)
         return
-    summary, lives = run_again(load(file))
+    journal = load(file)
+    with named(file):
+        summary, lives = run_again(journal)
     if request:
         life = find(lives, request)
         _print(life) if json else show_life(life)
@@ -129,7 +131,9 @@ def main(
 
 
 def _rerun(file: Path, *, json: bool) -> None:
-    found = rerun(load(file))
+    journal = load(file)
+    with named(file):
+        found = rerun(journal)
     _print(found) if json else show_rerun(found)
     if found.faults:
         raise typer.Exit(1)

@@ -23,7 +23,7 @@ from shared.codecs import frame_bounds
 from shared.events import Abort, Action, Event, Failed, Finished, Row, RowResult, Run, Tick, WakeAt
 from shared.journal.file import Journal
 from shared.journal.marks import Blanks, Mark
-from shared.journal.records import Step, decode_record
+from shared.journal.records import Step, decode_step
 from shared.journal.replay import Difference, Replay, Replayed
 from shared.latency import Latency, WorkKey
 from shared.plan import Coding
@@ -233,4 +233,4 @@ def _steps(journal: Journal, first: int) -> Iterator[Step]:
     blanks = Blanks()
     for number, record in enumerate(journal.records, journal.first):
         if number >= first:
-            yield decode_record(record, blanks)
+            yield decode_step(number, record, blanks)

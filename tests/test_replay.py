@@ -18,7 +18,7 @@ from hil.replay import main, run_again
 from hil.replay_lives import Life
 from shared.cli import guarded
 from shared.journal.file import head_of, pieces
-from shared.journal.recorder import Frozen
+from shared.journal.recorder import Frozen, Segment
 from shared.request import Answer, Missed, Rejected, Superseded
 
 
@@ -173,6 +173,33 @@ def test_what_is_no_journal_is_told_in_one_line(tmp_path: Path, capsys: pytest.C
         told = capsys.readouterr().err
         assert expected in told
         assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize("asked", [{}, {"listed": True}, {"missed": True}, {"request": "app:1"}, {"again": True}])
+@pytest.mark.parametrize("wrong", ["record", "state", "plan"])
+def test_what_is_wrong_with_a_journal_only_once_it_is_run_is_told_with_its_file(
+    asked: dict[str, object], wrong: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frozen = recorders(pair())["edge"].frozen()
+    (first,) = frozen.segments
+    setup = frozen.setup
+    match wrong:
+        case "record":
+            first = Segment(first.first, first.state, [*first.records[:5], b"?", *first.records[6:]])
+            expected = "step 5: a record that is none: "
+        case "state":
+            first = Segment(7, b"?", first.records)
+            expected = "a snapshot is damaged: "
+        case _:
+            plans = {contract: msgspec.structs.replace(plan, programs=()) for contract, plan in setup.plans.items()}
+            setup = msgspec.structs.replace(setup, plans=plans)
+            expected = "no edge can be built from its settings and plans: "
+    path = written(msgspec.structs.replace(frozen, setup=setup, segments=(first,)), tmp_path / "edge.journal")
+    assert ended(lambda: main(path, **asked)) == 2
+    told = capsys.readouterr()
+    assert told.err.startswith(f"headtail: {path}: {expected}")
+    assert told.err.count("\n") == 1
+    assert told.out == ""
 
 
 def test_a_difference_is_status_one_and_names_its_step(

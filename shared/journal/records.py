@@ -182,6 +182,14 @@ def decode_record(record: bytes, blanks: Blanks) -> Step:
         raise JournalError(f"a record that is none: {error}") from None
 
 
+def decode_step(number: int, record: bytes, blanks: Blanks) -> Step:
+    """The step of a record that has this number. Raises `JournalError` that names the step."""
+    try:
+        return decode_record(record, blanks)
+    except JournalError as error:
+        raise JournalError(f"step {number}: {error}") from None
+
+
 def raised(record: bytes) -> str:
     """The text of what the machine raised at the step of a record; empty where it raised nothing. Raises `JournalError`."""
     done = told(record)

@@ -18,7 +18,7 @@ from shared.journal.file import Journal, head_of, pieces, read
 from shared.journal.kind import MachineKind, Recorded
 from shared.journal.marks import Blanks
 from shared.journal.recorder import Frozen, Segment
-from shared.journal.records import decode_record, encode_record, raised, told
+from shared.journal.records import decode_step, encode_record, raised, told
 from shared.journal.state import read_state, write_state
 
 
@@ -77,7 +77,7 @@ class Replay:
                 yield step
 
     def _step(self, number: int, record: bytes, blanks: Blanks) -> Replayed | None:
-        step = decode_record(record, blanks)
+        step = decode_step(number, record, blanks)
         error = ""
         actions: list[Action] = []
         try:
