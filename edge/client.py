@@ -79,18 +79,23 @@ class Client:
         """`parts` replaces the connections: for the embedded form and for tests. Raises `UserError` (a `ValueError`) for an
         endpoint that is none, and `InputError` where `max_open` is not positive, `name` too long, or both agents are one."""
         max_open = whole("max_open", max_open, 1, HIGHEST_OPEN, "a positive number")
-        if not isinstance(cast(object, name), str) or not name.isprintable() or len(name) > LONGEST_NAME:
-            raise InputError(f"name: expected up to {LONGEST_NAME} printable characters, got {shown(name)}")
+        name = _name(name)
         for what, where in (("endpoint", endpoint), ("standby", standby)):
             if not isinstance(cast(object, where), str) and (where is not None or what == "endpoint"):
                 raise InputError(f"{what}: expected ipc://PATH, got {shown(where)}")
+        endpoint, standby = str.__str__(endpoint), None if standby is None else str.__str__(standby)
         if standby == endpoint:
             raise InputError(f"standby: expected another agent than {endpoint}")
         self._name = name
         self._sequences = itertools.count(1)
         self._streams = itertools.count(1)
         self._closed = False
-        self._loop = ClientLoop(name, parts or _remote(endpoint, standby, name, max_open))
+        parts = parts or _remote(endpoint, standby, name, max_open)
+        try:
+            self._loop = ClientLoop(name, parts)
+        except BaseException:
+            parts.release()
+            raise
         self._finalizer = weakref.finalize(self, ClientLoop.shutdown, self._loop)
 
     @classmethod
@@ -98,11 +103,12 @@ class Client:
         """A client with its agent in this very process: no second process, no copies over ipc, the same broker.
 
         `settings` or the path of a configuration file say which bundles to load and which nodes to use. Returns when the
-        models are warm. Raises `SettingsError` and `BundleError`. Killing this process kills the agent with it.
+        models are warm. Raises `SettingsError`, `BundleError` and `InputError`. Killing this process kills the agent with it.
         """
         from edge.embedded import embedded_parts
         from shared.settings_file import load_edge
 
+        name = _name(name)
         tree = settings if isinstance(settings, EdgeSettings) else load_edge(_path("settings", settings))
         return cls(name=name, parts=embedded_parts(tree, name))
 
@@ -330,6 +336,13 @@ def _remote(endpoint: str, standby: str | None, name: str, max_open: int) -> Par
     from edge.client_link import agent_link
 
     return agent_link(endpoint, f"{name}-{os.getpid()}", time.time_ns(), max_open, standby)
+
+
+def _name(value: object) -> str:
+    """`value` as the name of a client. Raises `InputError`."""
+    if not isinstance(value, str) or not value.isprintable() or len(value) > LONGEST_NAME:
+        raise InputError(f"name: expected up to {LONGEST_NAME} printable characters, got {shown(value)}")
+    return str.__str__(value)
 
 
 def _path(name: str, value: object) -> Path:

@@ -30,6 +30,14 @@ def embedded_parts(settings: EdgeSettings, name: str) -> Parts:
     if untouched:
         warnings.warn(untouched, stacklevel=3)
     host = Host(settings, time.time_ns(), own_process=False)
+    try:
+        return _parts(settings, name, host)
+    except BaseException:
+        host.close()
+        raise
+
+
+def _parts(settings: EdgeSettings, name: str, host: Host) -> Parts:
     outcomes = Outcomes(name, settings.limits.max_open)
     limits = settings.limits
     machine = Direct(name, outcomes, host.machine, host.models, settings.scheduling.priority_levels, limits.max_streams)

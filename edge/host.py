@@ -38,14 +38,18 @@ class Host:
         )
         self.plans = self._shop.plans
         self.finished = self._shop.finished
-        self.nodes = Dealers(
-            settings.agent.name,
-            incarnation,
-            decode_node,
-            max_message_mb=settings.limits.max_message_mb,
-            send_buffer_kb=settings.link.send_buffer_kb,
-            send_mark=SEND_MARK,
-        )
+        try:
+            self.nodes = Dealers(
+                settings.agent.name,
+                incarnation,
+                decode_node,
+                max_message_mb=settings.limits.max_message_mb,
+                send_buffer_kb=settings.link.send_buffer_kb,
+                send_mark=SEND_MARK,
+            )
+        except BaseException:
+            self._shop.close()
+            raise
         try:
             for node in settings.nodes:
                 for kind in ("data", "probe"):

@@ -18,14 +18,15 @@ from queue import Queue
 import numpy as np
 import pytest
 from fake_agent import LONG_MS, FakeAgent, X
-from tiny import make_bundle
+from tiny import inputs_for, make_bundle
 
 from edge.client import Client
 from edge.tickets import OutcomeFuture, WaitTicket
+from shared.bundle import load_bundle
 from shared.driver import Mailbox
 from shared.errors import HeadtailError, InputError, UserError
 from shared.events import Send, StreamClosed
-from shared.request import Answer, Rejected
+from shared.request import Answer, Missed, Rejected
 from shared.settings import AgentGroup, CloudSettings, EdgeSettings
 from shared.wire.messages import OpenStream, Submit, Withdraw
 
@@ -497,3 +498,78 @@ def test_what_is_put_into_a_closed_mailbox_is_written_to_nobodys_file() -> None:
     finally:
         for fd in {other, mailbox.fileno()}:
             os.close(fd)
+
+
+# --- the beginning ------------------------------------------------------------------------------------------------------
+
+
+def no_room(*_: object, **__: object) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def failing_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = threading.Thread.start
+
+    def refused(thread: threading.Thread) -> None:
+        no_room() if thread.name == "headtail-app" else start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+
+
+FAILURES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "its transport": lambda patch: patch.setattr("edge.host.Dealers", no_room),
+    "its journal": lambda patch: patch.setattr("edge.host.Keeper", no_room),
+    "its machine": lambda patch: patch.setattr("edge.embedded.Direct", no_room),
+    "its thread": failing_thread,
+}
+
+
+@pytest.mark.parametrize("what", [*FAILURES, "its name"])
+def test_an_embedded_client_that_could_not_be_made_leaves_nothing_behind(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    settings = EdgeSettings(agent=AgentGroup(models=(str(bundle),)))
+    Client.embedded(settings).close()
+    gc.collect()
+    before = (descriptors(), set(threading.enumerate()))
+    name = "a\0b" if what == "its name" else "app"
+    FAILURES.get(what, lambda patch: None)(monkeypatch)
+    with pytest.raises(InputError if what == "its name" else RuntimeError):
+        Client.embedded(settings, name=name)
+    monkeypatch.undo()
+    gc.collect()
+    assert (descriptors(), set(threading.enumerate())) == before
+
+
+def test_a_client_that_could_not_be_made_releases_its_connections(
+    agent: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edge.client_loop.Driver", no_room)
+    with pytest.raises(RuntimeError, match="can't start"):
+        agent.client(connect=False)
+    assert agent.released.is_set()
+
+
+class Name(str):
+    """A text of somebody's own make."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "not this"
+
+
+@pytest.mark.parametrize("name", [np.str_("cam"), Name("cam")])
+def test_a_text_of_any_make_is_a_name(bundle: Path, name: str) -> None:
+    image = inputs_for(load_bundle(bundle).plan)[0]
+    with Client.embedded(EdgeSettings(agent=AgentGroup(models=(str(bundle),))), name=name) as client:
+        with client.stream(period_ms=33, deadline_ms=LONG_MS, model=np.str_("chain")) as stream:
+            assert isinstance(stream.submit(image).result(30), Answer)
+        assert isinstance(client.infer({np.str_("image"): image}, LONG_MS, model=Name("chain")), Answer)
+    assert client._name == "cam"
+    assert type(client._name) is str
+
+
+def test_texts_of_any_make_are_endpoints(tmp_path: Path) -> None:
+    with Client(np.str_(f"ipc://{tmp_path}/a"), standby=Name(f"ipc://{tmp_path}/b"), name=np.str_("cam")) as client:
+        assert isinstance(client.infer(X, 1.0), Missed)
