@@ -101,7 +101,9 @@ def main(
         ),
     ] = "",
     listed: Annotated[bool, typer.Option("--list", help="List the requests and how each ended.")] = False,
-    missed: Annotated[bool, typer.Option("--missed", help="List only those that were not answered on time.")] = False,
+    missed: Annotated[
+        bool, typer.Option("--missed", help="List only those not answered on time, by its process's clock.")
+    ] = False,
     last: Annotated[int, typer.Option(min=1, help="List so many, the last.")] = 100,
     again: Annotated[
         bool, typer.Option("--rerun", help="Go on after a difference: does today's machine do right?")

@@ -9,6 +9,7 @@ from typing import get_args
 import msgspec
 import pytest
 
+from edge.client import Client
 from shared import events
 from shared.wire import messages
 from shared.wire.codec import decode_agent, decode_client, decode_edge, decode_node
@@ -76,3 +77,12 @@ def test_no_document_holds_a_place_that_was_never_filled_and_every_link_leads_so
         assert "{{" not in text, page.name
         targets = re.findall(r"\]\(([^)#:]+)\)", text)
         assert [t for t in targets if not (page.parent / t).exists()] == [], page.name
+
+
+def test_what_the_documents_say_of_a_client_is_called_where_it_is_a_method_and_not_where_it_is_a_value() -> None:
+    root = DOCS.parent
+    said = "".join(page.read_text(encoding="utf-8") for page in (root / "README.md", *DOCS.glob("*.md")))
+    uses = set(re.findall(r"\bclient\.([a-z_]+)(\(?)", said)) - {("py", "")}
+    assert {"infer", "health"} <= {name for name, _ in uses}
+    for name, called in uses:
+        assert callable(getattr(Client, name)) == bool(called), f"client.{name}{called}"
