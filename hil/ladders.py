@@ -19,12 +19,12 @@ from hil.fetch import cache_folder
 from hil.model_zoo import zoo_model
 from hil.splits.posts import Post, letters, write_post
 from partitioner.choose import WHOLE, choose_rungs
-from partitioner.cost import NOTHING, Candidate, Spread
+from partitioner.costs.cost import NOTHING, Candidate, Spread
+from partitioner.costs.timing import Job, Samples, sample_at
 from partitioner.ladder import judge, lower_rungs, other_rungs, plan_rungs
 from partitioner.options import PlanOptions
 from partitioner.running import Part
 from partitioner.study import Study, begin
-from partitioner.timing import Job, Samples, sample_at
 from partitioner.ways import over
 
 Progress = Callable[[str], None]

@@ -3,7 +3,7 @@
 A probe takes and gives a tensor of a stated size and computes for about half a millisecond, so that an executor's thread
 runs it as it runs a real model. It is a head and a tail of half the work each, and can be asked for whole on the device, by
 sending the input, or by sending what the head gives. What an answer says of its runs and codings is taken from the time it
-took; the rest is what `partitioner.overhead` fits.
+took; the rest is what `partitioner.costs.overhead` fits.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import numpy as np
 from hil.one_way import only_route, only_rung, write_variant
 from hil.overhead_probe import write_probe
 from hil.way_rig import Asked, WayRig, play
-from partitioner.cost import HEADER_BYTES, Kind
-from partitioner.machine import device_name
-from partitioner.overhead import Crossing, Overhead, fit_overhead
+from partitioner.costs.cost import HEADER_BYTES, Kind
+from partitioner.costs.machine import device_name
+from partitioner.costs.overhead import Crossing, Overhead, fit_overhead
 from shared.bundle import load_bundle
 from shared.request import Stage, Stages
 

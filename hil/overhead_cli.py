@@ -10,7 +10,7 @@ from rich.console import Console
 
 from hil.overhead import measure
 from hil.weight import add_weight
-from partitioner.overhead_file import check_place, write_overhead
+from partitioner.costs.overhead_file import check_place, write_overhead
 
 
 def main(

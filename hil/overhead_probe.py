@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from partitioner.cost import HEADER_BYTES
+from partitioner.costs.cost import HEADER_BYTES
 from shared.bundle import digests, write_manifest
 from shared.plan import (
     GOLDEN_FILE,

@@ -27,7 +27,7 @@ DEADLINE_NS = 1_000_000_000
 
 class Case(msgspec.Struct, frozen=True):
     """A model of the zoo as it is planned, the cut that is forced beside the input, and the ways to measure: the labels of
-    `partitioner.cost.Candidate`. `cadence_hz` leaves room between two requests."""
+    `partitioner.costs.cost.Candidate`. `cadence_hz` leaves room between two requests."""
 
     name: str
     cut: str

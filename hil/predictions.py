@@ -37,11 +37,11 @@ from hil.prediction_cases import CASES, Case, options_of
 from hil.predictions_rules import MEDIAN_LIMIT, P95_LIMIT, Compared, Parts, Verdict, judge, middle_stages
 from hil.way_rig import BLOCK, Asked, Taken, WayRig, play
 from partitioner.build import make
-from partitioner.cost import Candidate, predict
+from partitioner.costs.cost import Candidate, predict
+from partitioner.costs.overhead import Overhead
+from partitioner.costs.overhead_file import write_overhead
 from partitioner.options import LinkGuess
-from partitioner.overhead import Overhead
-from partitioner.overhead_file import write_overhead
-from partitioner.record_file import read_record
+from partitioner.records.file import read_record
 from shared.bundle import Bundle
 from shared.errors import HeadtailError
 from shared.lateness import LatenessFigures

@@ -11,7 +11,7 @@ import msgspec
 
 from hil.results import PhaseResult
 from hil.verdict import Verdict
-from partitioner.machine import device_name, library_version
+from partitioner.costs.machine import device_name, library_version
 from shared.bundle import Bundle
 from shared.plan import Plan
 

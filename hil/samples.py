@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hil.references import SingleProcess
-from partitioner.calibration import load_sources, probe_rows
+from partitioner.calibrating.calibration import load_sources, probe_rows
 from shared.bundle import Bundle
 from shared.plan import Cut
 from shared.request import Array
@@ -46,8 +46,9 @@ def golden_samples(bundle: Bundle) -> Samples:
 
 
 def samples_of(bundle: Bundle, runner: SingleProcess, calibration: Path | None, seed: int = 0) -> Samples:
-    """The golden vectors and, where a source of rows is named (`partitioner.calibration.load_sources`), up to `MOST_ROWS` of
-    them, with the answers of the whole model in one process. Raises `UserError` for a source that does not fit the plan."""
+    """The golden vectors and, where a source of rows is named (`partitioner.calibrating.calibration.load_sources`), up to
+    `MOST_ROWS` of them, with the answers of the whole model in one process. Raises `UserError` for a source that does not
+    fit the plan."""
     golden = golden_samples(bundle)
     if calibration is None:
         return golden

@@ -25,10 +25,10 @@ from rich.table import Table
 from edge.client import Client
 from hil.tune_drift import LEAST_ANSWERS, Part, seen_in
 from hil.tune_replan import Tuning, tune
-from partitioner.explanation import Explanation
-from partitioner.record import RECORD_FILE, Record, encode_record
-from partitioner.record_file import read_record
-from partitioner.report_page import render
+from partitioner.explanations.explanation import Explanation
+from partitioner.records.file import read_record
+from partitioner.records.record import RECORD_FILE, Record, encode_record
+from partitioner.reports.page import render
 from partitioner.words import milliseconds
 from shared.bundle import Bundle, finish_bundle, write_manifest
 from shared.endpoints import check_endpoint

@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from partitioner.conditions import Conditions
-from partitioner.cost import Candidate
-from partitioner.explanation import Stages, stages_of
+from partitioner.costs.conditions import Conditions
+from partitioner.costs.cost import Candidate
+from partitioner.explanations.explanation import Stages, stages_of
 from partitioner.options import LinkGuess
-from partitioner.record import Record
+from partitioner.records.record import Record
 from shared.plan import Plan
 from shared.request import Answer
 

@@ -16,9 +16,9 @@ import msgspec
 from hil.tune_drift import Drift, Part, Seen, conditions_seen, drift_of, link_of, told_apart
 from partitioner.choose import explain as sentence_of
 from partitioner.choose import ordered
-from partitioner.cost import Spread
-from partitioner.explanation import Explanation, explain
-from partitioner.record import Record, Way
+from partitioner.costs.cost import Spread
+from partitioner.explanations.explanation import Explanation, explain
+from partitioner.records.record import Record, Way
 from shared.plan import Plan, Profile
 
 LEAST_RATIO = 1e-6

@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from partitioner.gallery import Drawing
 from partitioner.planned import Given, Planned, Report, as_planned, read_plan
+from partitioner.reports.gallery import Drawing
 
 if TYPE_CHECKING:
-    from partitioner.explanation import Explanation
+    from partitioner.explanations.explanation import Explanation
     from partitioner.golden_proof import Verification
-    from partitioner.inspection import Inspection
+    from partitioner.inspections.inspection import Inspection
     from partitioner.profiles.record import DeviceProfile, Side
 
 __all__ = [
@@ -54,7 +54,7 @@ def inspect(model: Place, *, shape: Texts = (), preprocess: str = "none", postpr
     Raises `UserError` where a processing is misspelt, `ModelError` where the file is no readable model.
     """
     from partitioner.graph.recipe import Recipe
-    from partitioner.inspection import inspect_model
+    from partitioner.inspections.inspection import inspect_model
 
     return inspect_model(Recipe(Path(model), _texts(shape), preprocess, postprocess))
 
@@ -73,9 +73,9 @@ def draw(
     Raises as `inspect`, `ModelError` for a model that cannot be run, and `UserError` for a profile of another model.
     """
     from partitioner.graph.recipe import Recipe
-    from partitioner.graph_page import render_page, render_svg
-    from partitioner.graph_view import view_of
-    from partitioner.inspection import look_at
+    from partitioner.inspections.inspection import look_at
+    from partitioner.inspections.page import render_page, render_svg
+    from partitioner.inspections.view import view_of
     from partitioner.profiles.file import load_profile
 
     times = None if profile is None else load_profile(Path(profile))
@@ -195,7 +195,7 @@ def plan(
     written.
     """
     from partitioner.build import make
-    from partitioner.grid_file import read_grid
+    from partitioner.grids.file import read_grid
     from partitioner.options import PlanOptions, parse_bytes, parse_duration, parse_link
 
     made = make(
@@ -261,8 +261,8 @@ def explain(
 
     Raises `UserError` for conditions that are none, `BundleError` for a damaged bundle or one without a record.
     """
-    from partitioner.conditions import Conditions, check_conditions, parse_span
-    from partitioner.explanation import explain as explained
+    from partitioner.costs.conditions import Conditions, check_conditions, parse_span
+    from partitioner.explanations.explanation import explain as explained
     from partitioner.options import parse_duration, parse_link
 
     spans = [parse_span(text) for text in _texts(what_if)]
@@ -285,7 +285,7 @@ def report(plan: Given, *, out: Place | None = None) -> Report:
 
     Raises `BundleError` for a damaged bundle or one without a record, `UserError` where the page cannot be written.
     """
-    from partitioner.report_file import write_report
+    from partitioner.reports.file import write_report
 
     planned = as_planned(plan)
     return Report(write_report(planned, _path(out)), planned.record)

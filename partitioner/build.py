@@ -24,19 +24,19 @@ import numpy as np
 
 from partitioner.bundle_profile import LoadedBundle, Ranges, known_profiles, load_segments, profile_bundle
 from partitioner.choose import WHOLE
-from partitioner.cost import Candidate
+from partitioner.costs.cost import Candidate
+from partitioner.costs.sides import Sides
 from partitioner.graph.split import Chain, split
 from partitioner.graph.weights import write_programs
-from partitioner.inversion import LEAST_ROWS, Inversion
-from partitioner.inverting import JUDGED_ROWS, invert_routes
+from partitioner.inversions.inversion import LEAST_ROWS, Inversion
+from partitioner.inversions.inverting import JUDGED_ROWS, invert_routes
 from partitioner.ladder import plan_rungs
 from partitioner.options import PlanOptions, check_options
 from partitioner.own_codings import check_codecs
-from partitioner.record import RECORD_FILE, Record, encode_record
-from partitioner.recording import record_of
-from partitioner.report_page import render
+from partitioner.records.record import RECORD_FILE, Record, encode_record
+from partitioner.records.recording import record_of
+from partitioner.reports.page import render
 from partitioner.running import Tensors
-from partitioner.sides import Sides
 from partitioner.study import Progress, Study, begin
 from partitioner.verify_local import verify_local
 from partitioner.weigh import Weighing, begin_weighing, settle, weigh

@@ -3,7 +3,7 @@
 Every range that a launch may be (from the input to a cut, from a cut to the end, each segment, each rung) is timed at one
 row at the stream's pace. For models whose rows may be joined, two and four rows follow by their ratio to one row, back to
 back: on a CPU a batch is often no cheaper than its rows, and the scheduler must know. One machine is measured; what that
-means on either side is `partitioner.sides`: this machine, slowed by a stated factor, or what a device profile says.
+means on either side is `partitioner.costs.sides`: this machine, slowed by a stated factor, or what a device profile says.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Literal
 
 import msgspec
 
-from partitioner.cost import Spread
-from partitioner.machine import device_name
+from partitioner.costs.cost import Spread
+from partitioner.costs.machine import device_name
+from partitioner.costs.sides import Direction, Here, Side, Sides
+from partitioner.costs.timing import Job, Pace, Samples, sample_at, time_warm
 from partitioner.running import Part, Tensors, join_rows, load_file, run_chain
-from partitioner.sides import Direction, Here, Side, Sides
-from partitioner.timing import Job, Pace, Samples, sample_at, time_warm
 from partitioner.ways import codec_jobs, over
 from shared.plan import CodecTime, Coding, Plan, Profile, Program, RangeTime
 

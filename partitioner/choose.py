@@ -1,9 +1,9 @@
 """Which way a plan takes, which routes it keeps and which rungs its ladder has.
 
-The order of preference is the objective's (`partitioner.objective`), by default first what is on time by its p99, then what
-agrees most with the whole model, then what is fastest; among ways that are all late, the fastest. A weighted sum of time and
-agreement was rejected: nobody can say what a millisecond is worth in agreement, while a deadline and a least agreement can
-be said.
+The order of preference is the objective's (`partitioner.demands.objective`), by default first what is on time by its
+p99, then what agrees most with the whole model, then what is fastest; among ways that are all late, the fastest. A
+weighted sum of time and agreement was rejected: nobody can say what a millisecond is worth in agreement, while a
+deadline and a least agreement can be said.
 
 Routes are the ways that win under the stated link and deadline or under ones around them (slower, faster, nearer, farther,
 looser), since the link will not stay as stated and every request brings its own deadline; at run time an edge picks among
@@ -16,8 +16,8 @@ import itertools
 import math
 from collections.abc import Collection, Sequence
 
-from partitioner.cost import Candidate, Spread, predict
-from partitioner.objective import EQUAL, LATENCY, Objective, Preference
+from partitioner.costs.cost import Candidate, Spread, predict
+from partitioner.demands.objective import EQUAL, LATENCY, Objective, Preference
 from partitioner.options import LinkGuess
 
 MAX_ROUTES = 6

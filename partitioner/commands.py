@@ -8,19 +8,19 @@ COMMANDS = (
     Command(
         "explain",
         "Say which way of a plan wins under given conditions, and what would change it.",
-        "partitioner.explain_cli:main",
+        "partitioner.explanations.cli:main",
     ),
     Command(
         "inspect",
         "Show a model's inputs, outputs, candidate cuts and warnings; draw it.",
-        "partitioner.inspect_cli:main",
+        "partitioner.inspections.cli:main",
         extra="plan",
         requires=("onnx", "onnxruntime", "PIL"),
     ),
     Command(
         "invert",
         "Say how well a small decoder rebuilds the input from what a plan's routes send.",
-        "partitioner.invert_cli:main",
+        "partitioner.inversions.cli:main",
         extra="plan",
         requires=("onnx", "onnxruntime", "PIL", "simplejpeg", "zstandard", "qoi"),
     ),
@@ -41,6 +41,6 @@ COMMANDS = (
     Command(
         "report",
         "Write the report of a plan again, as one page that needs nothing else.",
-        "partitioner.report_cli:main",
+        "partitioner.reports.cli:main",
     ),
 )

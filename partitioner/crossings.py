@@ -5,7 +5,7 @@ on the link (the reciprocal of the rate); its p99 is another, parallel one. Whic
 meet, where a p99 meets the deadline, or where the least agreement passes a way's own. So the winner is found once in each
 gap between these points and is known everywhere. A search by steps would miss what lies between two steps.
 
-Lines are drawn through two predictions (`partitioner.cost.predict`), and compared by the rule that chose the plan
+Lines are drawn through two predictions (`partitioner.costs.cost.predict`), and compared by the rule that chose the plan
 (`partitioner.choose.preference`), so that both can change in one place alone. Ways that are nowhere ahead of some other are
 left out first: they cost time and win nothing.
 """
@@ -18,10 +18,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from partitioner.choose import contenders, rank
-from partitioner.conditions import Axis, Conditions
-from partitioner.cost import Candidate, Spread, predict
-from partitioner.objective import LATENCY, SURE, Objective, grade
-from partitioner.record import Record, Way
+from partitioner.costs.conditions import Axis, Conditions
+from partitioner.costs.cost import Candidate, Spread, predict
+from partitioner.demands.objective import LATENCY, SURE, Objective, grade
+from partitioner.records.record import Record, Way
 
 
 @dataclass(frozen=True, slots=True)

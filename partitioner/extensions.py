@@ -2,7 +2,7 @@
 
 Three things take one: `--metric` (a function of the form `partitioner.agreement.Judge`), `--rung` (one of the form
 `partitioner.ladder.RungMaker`) and `--calibration` (a function without arguments that yields rows,
-`partitioner.calibration_rows`). A codec is none of these, since both sides must have it: see `shared.codecs.installed`.
+`partitioner.calibrating.rows`). A codec is none of these, since both sides must have it: see `shared.codecs.installed`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from shared.errors import UserError
 from shared.plan_rules import MAX_NAME
 
 if TYPE_CHECKING:
-    from partitioner.grid import GridPoint
+    from partitioner.grids.grid import GridPoint
 
 MAX_SLOWDOWN = 1000.0
 MAX_THREADS = 256
@@ -52,16 +52,16 @@ class PlanOptions:
     `rungs` as in `partitioner.ladder.plan_rungs`. `rung_resolutions` empty means the default (two thirds and
     one half of the side), `lower_rungs` False no rungs at all.
     `force_cuts` makes the named cuts the only routes. `quick` spends less time on timing. `metric` None lets the outputs
-    choose; else a name or `module:function`. `labels` as in `partitioner.labels`. `threads` is what a session may use.
-    `min_agreement`: what is less like the whole model than this is no answer.
+    choose; else a name or `module:function`. `labels` as in `partitioner.calibrating.labels`. `threads` is what a
+    session may use. `min_agreement`: what is less like the whole model than this is no answer.
 
     `edge` and `cloud` are profiles of the two sides (`headtail profile`); without one the device is this machine
     `edge_slowdown` times slower, the cloud this machine.
 
     `private_input`: no input, in whatever coding, leaves the device; `least_share` of the compute (0 to 1) lies before
     any cut. `max_bytes_per_second` bounds what requests at the cadence may send; None is no bound.
-    `pins` are `NAME=edge` or `NAME=cloud` (`partitioner.pins`), `device_memory` is in bytes (`partitioner.device_memory`).
-    `objective` and what it counts with are as in `partitioner.objective`.
+    `pins` are `NAME=edge` or `NAME=cloud` (`partitioner.demands.pins`), `device_memory` is in bytes
+    (`partitioner.demands.device_memory`). `objective` and what it counts with are as in `partitioner.demands.objective`.
 
     With a `grid` of conditions the routes are the fewest that lose at most `max_regret` (0.02 is 2 %) under each of them.
 

@@ -13,11 +13,11 @@ from rich.text import Text
 
 from partitioner import api
 from partitioner.choose import ordered
-from partitioner.cost import Candidate, predict
-from partitioner.explain_words import timed
+from partitioner.costs.cost import Candidate, predict
+from partitioner.explanations.words import timed
+from partitioner.grids.regret import words
 from partitioner.planned import Planned
-from partitioner.record import Record
-from partitioner.regret import words
+from partitioner.records.record import Record
 from shared.plan import REPORT_FILE
 
 SHOWN = 8

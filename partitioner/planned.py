@@ -6,9 +6,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from partitioner.gallery import WIDTH, Chart, charts_of
-from partitioner.record import Record
-from partitioner.record_file import read_record
+from partitioner.records.file import read_record
+from partitioner.records.record import Record
+from partitioner.reports.gallery import WIDTH, Chart, charts_of
 from shared.plan import Plan
 
 

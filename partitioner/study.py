@@ -6,23 +6,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from partitioner.agreement import Metric, agreement, check_labels, check_metric, default_metric, evidence, try_metric
-from partitioner.calibration import Calibration, divide, load_sources, probe_rows
-from partitioner.device_memory import Weights
+from partitioner.calibrating.calibration import Calibration, divide, load_sources, probe_rows
+from partitioner.costs.overhead import Overhead
+from partitioner.costs.overhead_file import read_overhead
+from partitioner.costs.side_files import open_sides
+from partitioner.costs.sides import Sides
+from partitioner.costs.timing import Pace
+from partitioner.demands.device_memory import Weights
+from partitioner.demands.objective import Objective, objective_of
+from partitioner.demands.pins import find_pins
 from partitioner.extensions import names_function, open_metric
 from partitioner.graph.cuts import CandidateCut, CutFinder
 from partitioner.graph.groups import Groups, find_groups
 from partitioner.graph.model import Model
 from partitioner.graph.recipe import Recipe, build
-from partitioner.objective import Objective, objective_of
 from partitioner.options import PlanOptions
-from partitioner.overhead import Overhead
-from partitioner.overhead_file import read_overhead
-from partitioner.pins import find_pins
 from partitioner.running import Part, Tensors, load_part, named
 from partitioner.search.conditions import Pins
-from partitioner.side_files import open_sides
-from partitioner.sides import Sides
-from partitioner.timing import Pace
 
 Progress = Callable[[str], None]
 """Told what is being done, in a few words, whenever that changes."""

@@ -13,12 +13,14 @@ from typing import Literal
 
 import numpy as np
 
-from partitioner.calibration import synthetic_row
+from partitioner.calibrating.calibration import synthetic_row
 from partitioner.choose import RATE_FACTORS, WHOLE
-from partitioner.constraints import Figures, broken
-from partitioner.cost import HEADER_BYTES, NOTHING, Candidate, Spread
-from partitioner.device_memory import Weights, model_bytes
-from partitioner.estimate import operator_times, remainder, spread_heads, warm_heads
+from partitioner.costs.cost import HEADER_BYTES, NOTHING, Candidate, Spread
+from partitioner.costs.estimate import operator_times, remainder, spread_heads, warm_heads
+from partitioner.costs.sides import CodecKey, Direction, Here, Side
+from partitioner.costs.timing import Job, Samples, sample_at, time_warm
+from partitioner.demands.constraints import Figures, broken
+from partitioner.demands.device_memory import Weights, model_bytes
 from partitioner.graph.cuts import CandidateCut
 from partitioner.ladder import LowerRung
 from partitioner.places import Places, Speed, find_places, problem_of
@@ -28,9 +30,7 @@ from partitioner.search.answers import Impossible, find_plan
 from partitioner.search.conditions import Conditions, Limits
 from partitioner.search.network import Network
 from partitioner.search.problem import Choice, Problem
-from partitioner.sides import CodecKey, Direction, Here, Side
 from partitioner.study import INPUT, Study
-from partitioner.timing import Job, Samples, sample_at, time_warm
 from partitioner.ways import (
     LoadedCut,
     TimeKey,

@@ -8,16 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from partitioner.calibration import is_image
-from partitioner.cost import HEADER_BYTES, NOTHING, Candidate, Kind, Spread
+from partitioner.calibrating.calibration import is_image
+from partitioner.costs.cost import HEADER_BYTES, NOTHING, Candidate, Kind, Spread
+from partitioner.costs.overhead import Crossing
+from partitioner.costs.sides import Here
+from partitioner.costs.timing import Job
 from partitioner.graph.cuts import CandidateCut
 from partitioner.graph.split import split
-from partitioner.overhead import Crossing
 from partitioner.own_codings import check_lossless, offered_codings
 from partitioner.running import Part, Tensors, decode_all, encode_all, frames_nbytes, load_part
-from partitioner.sides import Here
 from partitioner.study import INPUT, Study
-from partitioner.timing import Job
 from shared.codecs import calibrate_int8, calibrate_intn, dtype_of
 from shared.plan import RAW, Coding
 from shared.request import TensorSpec

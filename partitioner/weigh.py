@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
-from partitioner.calibration import is_image
+from partitioner.calibrating.calibration import is_image
 from partitioner.choose import (
     WHOLE,
     acceptable,
@@ -24,17 +24,17 @@ from partitioner.choose import (
     rank,
     without_dominated,
 )
-from partitioner.constraints import binding, refuse
-from partitioner.cost import Candidate
-from partitioner.device_memory import fitting, insured_by
-from partitioner.grid_routes import Kept, keep_routes
+from partitioner.costs.cost import Candidate
+from partitioner.costs.settle import SideName, settled
+from partitioner.costs.side_files import doubts_of
+from partitioner.costs.sides import Here, Side
+from partitioner.demands.constraints import binding, refuse
+from partitioner.demands.device_memory import fitting, insured_by
+from partitioner.grids.regret import Regret
+from partitioner.grids.routes import Kept, keep_routes
 from partitioner.ladder import LowerRung, Rungs, default_resolutions, judge, lower_rungs, other_rungs, plan_rungs
 from partitioner.options import PlanOptions
-from partitioner.regret import Regret
 from partitioner.search.answers import Impossible
-from partitioner.settle import SideName, settled
-from partitioner.side_files import doubts_of
-from partitioner.sides import Here, Side
 from partitioner.study import Progress, Study
 from partitioner.table import Table, warm_up
 from partitioner.ways import LoadedCut

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partitioner.cost import Candidate
+from partitioner.costs.cost import Candidate
 
 
 def milliseconds(time_us: float) -> str:

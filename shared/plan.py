@@ -6,7 +6,7 @@ A bundle is a folder `NAME.plan/` with
 * `plan.json`: this module's `Plan`;
 * one ONNX file for each segment, and one `weights.bin` that holds every weight once (external data of all of them);
 * `golden.npz`: a few inputs and the answers of the whole model, `in/<i>/<name>` and `out/<i>/<name>`, one row each;
-* `weighing.json`: what it was chosen from (`partitioner.record`); `report.html`: the same for a reader.
+* `weighing.json`: what it was chosen from (`partitioner.records.record`); `report.html`: the same for a reader.
 
 Programs: program 0 is `whole`, the model with its pre- and post-processing as a chain of segments; cuts are the borders
 of that chain. Further programs are the cheaper rungs of the ladder. Every program takes cut 0's tensors and gives

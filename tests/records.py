@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from partitioner.conditions import Conditions
-from partitioner.cost import NOTHING, Spread
+from partitioner.costs.conditions import Conditions
+from partitioner.costs.cost import NOTHING, Spread
 from partitioner.options import LinkGuess
-from partitioner.record import RECORD_FORMAT, Data, Machine, Proven, Record, Way
+from partitioner.records.record import RECORD_FORMAT, Data, Machine, Proven, Record, Way
 
 ASKED = Conditions(LinkGuess(50.0, 6.0), 8.0, 40_000_000, 0.5)
 

@@ -18,7 +18,10 @@ from test_plan import SIDE, write_images, write_model
 
 import partitioner
 from hil.verify import verify as verify_on_a_node
-from partitioner import api, explain_cli, inspect_cli, plan_cli, profile_cli, report_cli
+from partitioner import api, plan_cli, profile_cli
+from partitioner.explanations import cli as explain_cli
+from partitioner.inspections import cli as inspect_cli
+from partitioner.reports import cli as report_cli
 from shared.bundle import load_bundle
 from shared.codecs.installed import installed
 from shared.errors import BundleError, ModelError, UserError

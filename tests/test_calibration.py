@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from partitioner import calibration_rows
-from partitioner.calibration import SYNTHETIC, crop_resized, divide, load_sources, probe_rows, synthetic_row
+from partitioner.calibrating import rows as calibration_rows
+from partitioner.calibrating.calibration import SYNTHETIC, crop_resized, divide, load_sources, probe_rows, synthetic_row
 from partitioner.extensions import open_metric
 from shared.errors import UserError
 from shared.request import TensorSpec

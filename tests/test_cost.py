@@ -5,7 +5,7 @@ import math
 import pytest
 
 from partitioner.choose import choose_routes, choose_rungs, explain, rank, without_dominated
-from partitioner.cost import NOTHING, Candidate, Kind, Spread, predict
+from partitioner.costs.cost import NOTHING, Candidate, Kind, Spread, predict
 from partitioner.options import LinkGuess
 
 LINK = LinkGuess(200.0, 2.0)

@@ -14,13 +14,13 @@ from test_places import groups_of, two_branches
 from test_plan import SIDE, options, write_images, write_model
 
 from partitioner.build import make, make_plan
-from partitioner.constraints import Figures, binding, broken, refuse
-from partitioner.explanation import explain
+from partitioner.demands.constraints import Figures, binding, broken, refuse
+from partitioner.demands.pins import find_pins
+from partitioner.explanations.explanation import explain
 from partitioner.graph.groups import Groups
 from partitioner.graph.recipe import Recipe, build
 from partitioner.options import LinkGuess, PlanOptions, parse_bytes
-from partitioner.pins import find_pins
-from partitioner.record_file import read_record
+from partitioner.records.file import read_record
 from shared.cli import run
 from shared.commands import Command
 from shared.errors import Unsatisfiable, UserError

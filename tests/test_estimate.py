@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from partitioner.cost import Spread
-from partitioner.estimate import anchors, remainder, spread_heads
+from partitioner.costs.cost import Spread
+from partitioner.costs.estimate import anchors, remainder, spread_heads
 from partitioner.graph.cuts import CandidateCut
 from partitioner.ladder import default_resolutions, size_at
 from shared.errors import UserError

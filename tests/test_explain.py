@@ -18,15 +18,15 @@ from tiny import make_bundle
 from typer.testing import CliRunner
 
 from partitioner.choose import contenders, rank
-from partitioner.conditions import AXES, LIMITS, Axis, Conditions, parse_span
-from partitioner.cost import Candidate, predict
+from partitioner.costs.conditions import AXES, LIMITS, Axis, Conditions, parse_span
+from partitioner.costs.cost import Candidate, predict
 from partitioner.crossings import Contest
-from partitioner.explain_cli import main
-from partitioner.explanation import explain
+from partitioner.explanations.cli import main
+from partitioner.explanations.explanation import explain
+from partitioner.explanations.regions import Range, map_regions
 from partitioner.options import LinkGuess
-from partitioner.record import RECORD_FILE, Record, Way, decode_record, encode_record
-from partitioner.record_file import read_record
-from partitioner.regions import Range, map_regions
+from partitioner.records.file import read_record
+from partitioner.records.record import RECORD_FILE, Record, Way, decode_record, encode_record
 from shared.bundle import write_manifest
 from shared.errors import BundleError, UserError
 
@@ -255,7 +255,7 @@ def test_the_command_tells_the_winner_the_changes_and_the_ranges(bundle: Path) -
 
 
 def test_json_is_the_explanation(bundle: Path) -> None:
-    from partitioner.explanation import Explanation
+    from partitioner.explanations.explanation import Explanation
 
     told = msgspec.json.decode(run(str(bundle), "--json", "--edge-slowdown", "3"), type=Explanation)
     assert told == explain(record(), ASKED.at("edge-slowdown", 3.0))
@@ -283,8 +283,9 @@ def test_a_range_takes_its_unit_from_the_end() -> None:
 
 def test_explaining_loads_no_runtime_and_no_graph_library(bundle: Path) -> None:
     program = (
-        "import sys\nfrom pathlib import Path\nfrom partitioner.record_file import read_record\n"
-        "from partitioner.explanation import explain\nimport partitioner.explain_cli, partitioner.report_cli\n"
+        "import sys\nfrom pathlib import Path\nfrom partitioner.records.file import read_record\n"
+        "from partitioner.explanations.explanation import explain\n"
+        "import partitioner.explanations.cli, partitioner.reports.cli\n"
         f"_, record = read_record(Path({str(bundle)!r}))\nexplain(record, record.asked)\n"
         "heavy = {'onnxruntime', 'onnx', 'scipy', 'PIL', 'simplejpeg', 'zmq'} & set(sys.modules)\nassert not heavy, heavy\n"
     )

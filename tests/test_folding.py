@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partitioner.folding import Border, Part, fold, reading_order
+from partitioner.inspections.folding import Border, Part, fold, reading_order
 
 
 @st.composite

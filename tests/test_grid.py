@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from partitioner.grid import MOST_POINTS, GridPoint, parse_grid
-from partitioner.grid_file import read_grid
+from partitioner.grids.file import read_grid
+from partitioner.grids.grid import MOST_POINTS, GridPoint, parse_grid
 from shared.errors import UserError
 
 GOOD = {"rates": '["10mbit", "1gbit"]', "round_trips": '["0ms", "250us"]', "device_ratios": "[1, 4.5]"}

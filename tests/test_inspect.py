@@ -13,8 +13,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from partitioner.graph.recipe import Recipe
-from partitioner.inspect_cli import main, show, size
-from partitioner.inspection import Inspection, inspect_model
+from partitioner.inspections.cli import main, show, size
+from partitioner.inspections.inspection import Inspection, inspect_model
 from shared.errors import ModelError
 
 

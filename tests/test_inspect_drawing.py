@@ -14,15 +14,15 @@ from browser import Tab, find_browser, open_tab
 from graphs import Net, centre_detector, classifier
 from typer.testing import CliRunner
 
-from partitioner.folding import Border, Part, fold
 from partitioner.graph.cuts import CutFinder
 from partitioner.graph.groups import find_groups
 from partitioner.graph.recipe import Recipe, build
 from partitioner.graph.traits import Quantisation
-from partitioner.graph_page import render_page, render_svg
-from partitioner.graph_view import View, mark_words, percent, view_of
-from partitioner.inspect_cli import main
-from partitioner.inspection import CutRow, Inspection, Value, look_at
+from partitioner.inspections.cli import main
+from partitioner.inspections.folding import Border, Part, fold
+from partitioner.inspections.inspection import CutRow, Inspection, Value, look_at
+from partitioner.inspections.page import render_page, render_svg
+from partitioner.inspections.view import View, mark_words, percent, view_of
 from partitioner.profiles.file import save_profile
 from partitioner.profiles.record import BatchTimes, Bucket, DeviceProfile, GroupTime, Machine, Origin, Quantiles
 from shared.errors import UserError

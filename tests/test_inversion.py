@@ -9,18 +9,18 @@ import pytest
 from graphs import Net, classifier
 from test_plan import write_images
 
-from partitioner import inversion
 from partitioner.build import make
-from partitioner.decoders import look, rebuilt_shape, shrink
-from partitioner.explain_cli import main as explain
+from partitioner.demands.pins import find_pins
+from partitioner.explanations.cli import main as explain
 from partitioner.graph.copies import copies_of_inputs
 from partitioner.graph.cuts import CutFinder
 from partitioner.graph.groups import find_groups
-from partitioner.inversion import check_inversion
-from partitioner.invert_cli import main as invert
+from partitioner.inversions import inversion
+from partitioner.inversions.cli import main as invert
+from partitioner.inversions.decoders import look, rebuilt_shape, shrink
+from partitioner.inversions.inversion import check_inversion
 from partitioner.options import LinkGuess, PlanOptions
-from partitioner.pins import find_pins
-from partitioner.record_file import read_record
+from partitioner.records.file import read_record
 from shared.errors import Unsatisfiable, UserError
 from shared.plan import REPORT_FILE
 from shared.request import Array

@@ -11,17 +11,17 @@ from records import ASKED, SEVERAL, away, device, random_conditions, random_ways
 from test_explain import CONTINUOUS, check_against_a_grid
 from test_plan import options, write_images, write_model
 
-from partitioner import explain_words as words
 from partitioner.build import make, make_plan
 from partitioner.choose import rank
-from partitioner.conditions import Conditions
-from partitioner.cost import Candidate, Spread
-from partitioner.explanation import explain
-from partitioner.objective import LATENCY, SURE, Objective, ObjectiveName, margin, objective_of
+from partitioner.costs.conditions import Conditions
+from partitioner.costs.cost import Candidate, Spread
+from partitioner.demands.objective import LATENCY, SURE, Objective, ObjectiveName, margin, objective_of
+from partitioner.explanations import words
+from partitioner.explanations.explanation import explain
 from partitioner.options import LinkGuess
-from partitioner.record import Way
-from partitioner.record_file import read_record
-from partitioner.report_page import render
+from partitioner.records.file import read_record
+from partitioner.records.record import Way
+from partitioner.reports.page import render
 from shared.errors import UserError
 
 LINK = LinkGuess(8.0, 0.0)

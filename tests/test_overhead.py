@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hil.overhead import measure, worked_us
-from partitioner.cost import NOTHING, Candidate, Spread, predict
+from partitioner.costs.cost import NOTHING, Candidate, Spread, predict
+from partitioner.costs.overhead import OVERHEAD_FORMAT, Crossing, Overhead, fit_overhead
+from partitioner.costs.overhead_file import check_place, read_overhead, write_overhead
 from partitioner.options import LinkGuess
-from partitioner.overhead import OVERHEAD_FORMAT, Crossing, Overhead, fit_overhead
-from partitioner.overhead_file import check_place, read_overhead, write_overhead
 from shared.errors import UserError
 
 PROBES = tuple(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from graphs import Net, centre_detector, chained, classifier
 
-from partitioner.estimate import operator_times
+from partitioner.costs.estimate import operator_times
 from partitioner.graph.cuts import CutFinder
 from partitioner.graph.groups import Groups, find_groups
 from partitioner.places import Speed, find_places, problem_of

@@ -15,11 +15,11 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from partitioner.build import Made, make, make_all, make_plan
-from partitioner.cost import predict
-from partitioner.explanation import explain
+from partitioner.costs.cost import predict
+from partitioner.explanations.explanation import explain
 from partitioner.options import LinkGuess, PlanOptions
-from partitioner.record_file import read_record
-from partitioner.report_page import render
+from partitioner.records.file import read_record
+from partitioner.reports.page import render
 from shared.bundle import load_bundle
 from shared.codecs import frame_bounds
 from shared.errors import ModelError, UserError

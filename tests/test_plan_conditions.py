@@ -18,19 +18,20 @@ from search_cases import Brute
 from test_places import two_branches
 from typer.testing import CliRunner
 
-from partitioner import explain_cli, plan_cli
+from partitioner import plan_cli
 from partitioner.build import Made, make
-from partitioner.cost import HEADER_BYTES
-from partitioner.explanation import explain
+from partitioner.costs.cost import HEADER_BYTES
+from partitioner.explanations import cli as explain_cli
+from partitioner.explanations.explanation import explain
 from partitioner.graph.cuts import CutFinder
 from partitioner.graph.groups import find_groups
 from partitioner.graph.recipe import Recipe, build
-from partitioner.grid import GridPoint, parse_grid
+from partitioner.grids.family import KeptRoute, conditions_at
+from partitioner.grids.grid import GridPoint, parse_grid
+from partitioner.grids.regret import Regret, words
 from partitioner.options import PlanOptions, check_options
-from partitioner.record import decode_record, encode_record
-from partitioner.record_file import read_record
-from partitioner.regret import Regret, words
-from partitioner.route_family import KeptRoute, conditions_at
+from partitioner.records.file import read_record
+from partitioner.records.record import decode_record, encode_record
 from partitioner.search.problem import Problem
 from shared.errors import BundleError, UserError
 from shared.plan import REPORT_FILE

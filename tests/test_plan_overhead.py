@@ -8,12 +8,12 @@ import pytest
 from test_plan import options, write_images, write_model
 
 from partitioner.build import Made, make
-from partitioner.compared import compared
-from partitioner.cost import NOTHING, predict
-from partitioner.explanation import stages_of
-from partitioner.overhead import OVERHEAD_FORMAT, Overhead
-from partitioner.overhead_file import write_overhead
-from partitioner.record_file import read_record
+from partitioner.costs.cost import NOTHING, predict
+from partitioner.costs.overhead import OVERHEAD_FORMAT, Overhead
+from partitioner.costs.overhead_file import write_overhead
+from partitioner.explanations.explanation import stages_of
+from partitioner.records.compared import compared
+from partitioner.records.file import read_record
 from shared.errors import UserError
 
 SLOWDOWN = 4.0

@@ -17,8 +17,8 @@ from hil.predictions import Report, show
 from hil.predictions_rules import LEAST_MODELS, LEAST_ROUTES, Compared, Parts, judge, middle_stages
 from hil.small_plans import write_small
 from hil.way_rig import BLOCK, Asked, play
+from partitioner.costs.overhead import OVERHEAD_FORMAT, Overhead
 from partitioner.options import LinkGuess
-from partitioner.overhead import OVERHEAD_FORMAT, Overhead
 from shared.bundle import load_bundle
 from shared.errors import HeadtailError, UserError
 from shared.lateness import LatenessFigures

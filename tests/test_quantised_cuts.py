@@ -11,12 +11,12 @@ from graphs import chained, classifier
 from test_plan import write_images
 
 from partitioner.build import make
-from partitioner.cost import HEADER_BYTES
+from partitioner.costs.cost import HEADER_BYTES
 from partitioner.graph.cuts import CutFinder
 from partitioner.graph.model import Model
 from partitioner.graph.quantise import quantise
 from partitioner.options import LinkGuess, PlanOptions
-from partitioner.record_file import read_record
+from partitioner.records.file import read_record
 from shared.plan import RAW
 
 STEM = "stem_QuantizeLinear_Output"

@@ -18,13 +18,13 @@ from typer.testing import CliRunner
 from partitioner.charts.layout import spread_out, widest_places
 from partitioner.charts.scales import LinearScale, LogScale, decades
 from partitioner.charts.svg import shortened, tag, text_width
-from partitioner.compared import compared
-from partitioner.explanation import explain
-from partitioner.record import RECORD_FILE, encode_record
-from partitioner.report_charts import Picture, front_dots
-from partitioner.report_cli import main
-from partitioner.report_page import render
-from partitioner.report_style import STYLE
+from partitioner.explanations.explanation import explain
+from partitioner.records.compared import compared
+from partitioner.records.record import RECORD_FILE, encode_record
+from partitioner.reports.charts import Picture, front_dots
+from partitioner.reports.cli import main
+from partitioner.reports.page import render
+from partitioner.reports.style import STYLE
 from shared.bundle import load_bundle, write_manifest
 from shared.plan import REPORT_FILE, contract_digest
 

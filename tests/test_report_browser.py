@@ -12,8 +12,8 @@ from browser import Tab, find_browser, open_tab
 from records import ASKED, SEVERAL, away, device, record
 from tiny import make_bundle
 
-from partitioner.record import Record
-from partitioner.report_page import render
+from partitioner.records.record import Record
+from partitioner.reports.page import render
 from shared.bundle import load_bundle
 
 BROWSER = find_browser()

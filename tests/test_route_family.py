@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from search_cases import Brute, chain, random_limits, random_problem
 
-from partitioner.grid import GridPoint
-from partitioner.regret import Regret, words
-from partitioner.route_family import (
+from partitioner.grids.family import (
     KeptRoute,
     conditions_at,
     crossing_names,
     find_route_family,
     without,
 )
+from partitioner.grids.grid import GridPoint
+from partitioner.grids.regret import Regret, words
 from partitioner.search import family as family_module
 from partitioner.search.conditions import NO_LIMITS, NO_PINS, Limits, Pins
 from partitioner.search.problem import Choice, Group, Problem, Value

@@ -17,7 +17,7 @@ from hil.plan_bench import Planning, Step
 from hil.search_bench import SearchFigures
 from hil.search_proof import ModelProof
 from partitioner import choose
-from partitioner.cost import Candidate, Prediction
+from partitioner.costs.cost import Candidate, Prediction
 from partitioner.graph.cuts import CutFinder
 from partitioner.graph.groups import find_groups
 from partitioner.graph.load import read_model

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from hil.small_plans import Times, write_small
-from partitioner.cost import NOTHING, Candidate, Kind, Spread
-from partitioner.settle import settled
+from partitioner.costs.cost import NOTHING, Candidate, Kind, Spread
+from partitioner.costs.settle import settled
 from shared.bundle import load_bundle
 from shared.plan import Plan
 

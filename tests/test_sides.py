@@ -10,19 +10,19 @@ import pytest
 from test_plan import SIDE, options, write_images, write_model
 
 from partitioner.build import Made, make, make_plan
-from partitioner.cost import Spread
-from partitioner.explain_words import sources
-from partitioner.explanation import explain
+from partitioner.costs.cost import Spread
+from partitioner.costs.sides import Here, Known, Side
+from partitioner.explanations.explanation import explain
+from partitioner.explanations.words import sources
 from partitioner.graph.recipe import Recipe
 from partitioner.profiles.estimate import estimate_profile
 from partitioner.profiles.file import load_profile, save_profile
 from partitioner.profiles.record import CodecSpeed, DeviceProfile, Origin, Power, Quantiles
 from partitioner.profiles.roofline import Roof
 from partitioner.profiles.scaling import scaled
-from partitioner.record import HERE, Source
-from partitioner.record_file import read_record
-from partitioner.report_page import render
-from partitioner.sides import Here, Known, Side
+from partitioner.records.file import read_record
+from partitioner.records.record import HERE, Source
+from partitioner.reports.page import render
 from shared.cli import run
 from shared.commands import Command
 from shared.errors import UserError

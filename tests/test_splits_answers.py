@@ -34,7 +34,7 @@ from hil.splits.findings import (
     encode_findings,
 )
 from hil.splits.words import Outcome, not_to_use, overall, places_in_words, verdict
-from partitioner.cost import Kind
+from partitioner.costs.cost import Kind
 from shared.errors import UserError
 
 

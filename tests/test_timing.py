@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from partitioner.cost import Spread
-from partitioner.timing import BLOCK, Pace, Samples, quantile, sample_at, stable, time_warm
+from partitioner.costs.cost import Spread
+from partitioner.costs.timing import BLOCK, Pace, Samples, quantile, sample_at, stable, time_warm
 
 
 class World:

@@ -16,11 +16,11 @@ from hil.small_plans import Times, write_small
 from hil.tune import main
 from hil.tune_drift import LEAST_ANSWERS, Drift, Seen, drift_of, label_of, link_of, seen_in, told_apart
 from hil.tune_replan import retimed, tune
-from partitioner.conditions import Conditions
-from partitioner.explanation import stages_of
+from partitioner.costs.conditions import Conditions
+from partitioner.explanations.explanation import stages_of
 from partitioner.options import LinkGuess
-from partitioner.record import RECORD_FILE, Record, encode_record
-from partitioner.record_file import read_record
+from partitioner.records.file import read_record
+from partitioner.records.record import RECORD_FILE, Record, encode_record
 from shared.bundle import load_bundle, write_manifest
 from shared.errors import UserError
 from shared.plan import Plan, contract_digest

@@ -1,7 +1,7 @@
 """Who wins under each condition of the study: a pure function of what was measured.
 
-Under a condition, of the ways that agree enough the quickest wins, by the middles that `partitioner.cost.predict` gives.
-(`headtail plan` is given a deadline and first asks which ways meet it; a table without a deadline has only time.)
+Under a condition, of the ways that agree enough the quickest wins, by the middles that `partitioner.costs.cost.predict`
+gives. (`headtail plan` is given a deadline and first asks which ways meet it; a table without a deadline has only time.)
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hil.splits.findings import Finding, Road, Way
-from partitioner.cost import predict
+from partitioner.costs.cost import predict
 from partitioner.options import LinkGuess
 
 RATIOS = (4.0, 8.0)

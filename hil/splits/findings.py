@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from partitioner.cost import NOTHING, Candidate, Kind, Spread
+from partitioner.costs.cost import NOTHING, Candidate, Kind, Spread
 from shared.errors import UserError
 
 FORMAT = 1

@@ -27,13 +27,13 @@ from hil.splits.findings import CutPlace, Doubt, Finding, Machine, Way
 from hil.splits.posts import write_post
 from hil.splits.subjects import Subject
 from partitioner.choose import WHOLE
-from partitioner.cost import Candidate
+from partitioner.costs.cost import Candidate
+from partitioner.costs.machine import device_name, library_version
+from partitioner.costs.timing import Job, Samples, quantile, sample_at
 from partitioner.graph.cuts import CandidateCut
-from partitioner.machine import device_name, library_version
 from partitioner.options import LinkGuess, PlanOptions
 from partitioner.study import Study, begin
 from partitioner.table import RUN, Table
-from partitioner.timing import Job, Samples, quantile, sample_at
 from partitioner.ways import TimeKey, cut_jobs, over
 from partitioner.weigh import begin_weighing
 

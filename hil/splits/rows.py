@@ -1,7 +1,7 @@
 """The rows of each model of the study, as functions that `--calibration module:function` takes.
 
 Rows are judged by and fitted to in turn, beginning with one that is judged by: that is how data whose every row weighs the
-same are dealt (`partitioner.calibration.divide`). The two sides share no photograph, no sentence and no voice.
+same are dealt (`partitioner.calibrating.calibration.divide`). The two sides share no photograph, no sentence and no voice.
 """
 
 from __future__ import annotations

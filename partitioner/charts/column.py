@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 
 from partitioner.charts.svg import SIZE, drawing, line, rect, shortened, tag, text, text_width
-from partitioner.folding import Fold, Lane, Row
+from partitioner.inspections.folding import Fold, Lane, Row
 
 STRIP = 330.0
 """Width of a strip, in pixels: a phone's page, half of a sheet of paper."""

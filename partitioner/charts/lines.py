@@ -9,7 +9,7 @@ from partitioner.charts.frame import BADGE, BOTTOM, TOP, Mark, axes, badge, box,
 from partitioner.charts.layout import spread_out
 from partitioner.charts.scales import LogScale, decades
 from partitioner.charts.svg import drawing, line, path, rect, tag, text
-from partitioner.cost import Kind
+from partitioner.costs.cost import Kind
 
 APART = 2 * BADGE + 2.0
 LETTERS = 34.0

@@ -10,7 +10,7 @@ from partitioner.charts.frame import BADGE, Box, Mark, axes, badge, box, label_w
 from partitioner.charts.layout import Cell, Place, widest_places
 from partitioner.charts.scales import LogScale, Scale
 from partitioner.charts.svg import drawing, line, path, rect, tag, text
-from partitioner.regions import Column, RegionMap
+from partitioner.explanations.regions import Column, RegionMap
 
 CELL = 6.0
 """Side of a cell of the raster by which labels are placed, in pixels."""

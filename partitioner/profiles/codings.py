@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partitioner.calibration import is_image
+from partitioner.calibrating.calibration import is_image
+from partitioner.costs.timing import Job
 from partitioner.graph.groups import Groups
 from partitioner.graph.observe import fetch
 from partitioner.profiles.record import CodecSpeed
 from partitioner.running import Tensors
-from partitioner.timing import Job
 from partitioner.ways import codec_jobs
 from shared.codecs import calibrate_int8, calibrate_intn
 from shared.plan import RAW, Coding

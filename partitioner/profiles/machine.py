@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from partitioner.machine import device_name, library_version
+from partitioner.costs.machine import device_name, library_version
 from partitioner.profiles.record import Clock, Power
 from shared.doctor.tree import Tree
 

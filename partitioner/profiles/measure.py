@@ -1,8 +1,8 @@
 """Measuring a profile on the machine that it describes.
 
-The whole model and its kernels take turns at the stream's pace (`partitioner.timing`), in blocks, until the middles of the
-wholes are steady or the time is over; then the kernels' times are charged to the groups and scaled to the whole that was
-measured without the runtime's own profiling. Codings share one more turn.
+The whole model and its kernels take turns at the stream's pace (`partitioner.costs.timing`), in blocks, until the
+middles of the wholes are steady or the time is over; then the kernels' times are charged to the groups and scaled to
+the whole that was measured without the runtime's own profiling. Codings share one more turn.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from partitioner.calibration import synthetic_row
+from partitioner.calibrating.calibration import synthetic_row
+from partitioner.costs.timing import Job, Pace, Samples, quantile, sample_at, stable, switches
 from partitioner.graph.cuts import CutFinder
 from partitioner.graph.groups import Groups, find_groups
 from partitioner.graph.kernels import Watched
@@ -39,7 +40,6 @@ from partitioner.profiles.record import (
 from partitioner.profiles.scaling import to_whole
 from partitioner.profiles.work import kind_of, origins_of
 from partitioner.running import Tensors, join_rows
-from partitioner.timing import Job, Pace, Samples, quantile, sample_at, stable, switches
 from partitioner.ways import over
 from shared.errors import UserError
 from shared.request import Array

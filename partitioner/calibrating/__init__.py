@@ -1,0 +1,1 @@
+"""The rows and labels that a plan is fitted to and judged on."""

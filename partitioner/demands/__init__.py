@@ -1,0 +1,1 @@
+"""What a plan has to obey, and what it is chosen by."""

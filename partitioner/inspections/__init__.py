@@ -1,0 +1,1 @@
+"""What `headtail inspect` tells and draws of a model."""

@@ -1,0 +1,1 @@
+"""What a plan was weighed by, kept beside it (`weighing.json`)."""

@@ -1,0 +1,1 @@
+"""What `headtail report` writes: one page with charts of every way."""
