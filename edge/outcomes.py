@@ -86,9 +86,11 @@ class Counts(msgspec.Struct):
 
 
 class _Open(msgspec.Struct, gc=False):
-    """`asked`: the incarnation of each agent that was asked last. `refused`: those that will give no answer."""
+    """`since_ns`: from when its time is counted: when it was due, or when it came where that was earlier, since an agent
+    begins with what it is asked ahead of time. `asked`: the incarnation of each agent that was asked last. `refused`: those
+    that will give no answer."""
 
-    scheduled_ns: int
+    since_ns: int
     deadline_ns: int
     asked: dict[int, int] = {}
     refused: set[int] = set()
@@ -192,7 +194,7 @@ class Outcomes:
             self._count(refusal)
             actions.append(Resolve(self._client, sequence, refusal))
             return
-        entry = self._open[sequence] = _Open(event.scheduled_ns, event.deadline_ns)
+        entry = self._open[sequence] = _Open(min(event.scheduled_ns, now), event.deadline_ns)
         self.counts.open = len(self._open)
         self._due.add(event.deadline_ns, sequence)
         asking = self._agents.asking
@@ -214,7 +216,7 @@ class Outcomes:
         self._closed = True
         self._agents.close()
         for sequence, entry in list(self._open.items()):
-            outcome = Rejected("closed", "the client was closed", max(0, now - entry.scheduled_ns))
+            outcome = Rejected("closed", "the client was closed", max(0, now - entry.since_ns))
             self._finish(sequence, outcome, now, actions)
 
     # --- the agents ---------------------------------------------------------------------------------------------------
@@ -278,11 +280,11 @@ class Outcomes:
             case Answer():
                 outcome = self._accounted(outcome, entry, now, kept=held)
             case Missed():
-                outcome = Missed(outcome.stage, outcome.detail, max(0, now - entry.scheduled_ns))
+                outcome = Missed(outcome.stage, outcome.detail, max(0, now - entry.since_ns))
             case Rejected():
-                outcome = Rejected(outcome.reason, outcome.detail, max(0, now - entry.scheduled_ns))
+                outcome = Rejected(outcome.reason, outcome.detail, max(0, now - entry.since_ns))
             case Superseded():
-                outcome = Superseded(max(0, now - entry.scheduled_ns))
+                outcome = Superseded(max(0, now - entry.since_ns))
         self._finish(event.sequence, outcome, now, actions)
         actions += [Drop(event.sequence, other) for other in others]
 
@@ -358,7 +360,7 @@ class Outcomes:
 
     def _on_jump(self, jump_ns: int, now: int, actions: list[ClientAction]) -> None:
         for sequence, entry in list(self._open.items()):
-            elapsed = max(0, now - entry.scheduled_ns)
+            elapsed = max(0, now - entry.since_ns)
             detail = f"the host was suspended for {jump_ns / 1e6:.0f} ms"
             self._finish(sequence, Missed("client", detail, elapsed), now, actions)
 
@@ -367,7 +369,7 @@ class Outcomes:
         return any(entry.kept is None and self._works(entry, PRIMARY) for entry in self._open.values())
 
     def _missed(self, entry: _Open, now: int) -> Missed:
-        elapsed = max(0, now - entry.scheduled_ns)
+        elapsed = max(0, now - entry.since_ns)
         if self._agents.asking is None:
             return Missed("agent", "no agent was attached", elapsed)
         return Missed("agent", "the agent did not answer", elapsed)
@@ -389,7 +391,7 @@ class Outcomes:
         actions.append(Resolve(self._client, sequence, outcome))
 
     def _accounted(self, answer: Answer, entry: _Open, now: int, *, kept: bool) -> Answer:
-        elapsed = max(0, now - entry.scheduled_ns)
+        elapsed = max(0, now - entry.since_ns)
         stages: Stages = dict(answer.stages)
         if min(stages.values(), default=0) < 0 or sum(stages.values()) > elapsed:
             self.counts.misaccounted += 1

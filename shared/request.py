@@ -83,7 +83,8 @@ class Answer(msgspec.Struct, frozen=True):
     `source` tells where it was made, `node` which node made it (None on the edge), `rung` which way of the ladder ran
     (`whole` for the full model, in the cloud as well), `cut` the index of the plan's cut that was sent (None for a local
     answer), `contract` the plan's contract digest. `stages` add up to `elapsed_ns`, counted from the request's scheduled
-    time to its resolution. `on_time` is whether it was resolved no later than its deadline.
+    time, or from when it was asked where that was earlier, to its resolution. `on_time` is whether it was resolved no later
+    than its deadline.
     """
 
     outputs: dict[str, Array]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -225,3 +226,12 @@ def test_a_stream_dropped_before_the_loop_has_come_to_it_is_announced_to_nobody(
     client.infer(X, LONG_MS)
     assert opened == []
     assert dict(client._loop.machine.promises) == {}
+
+
+def test_a_frame_asked_up_to_a_period_ahead_is_answered_and_accounted(client: Client) -> None:
+    with client.stream(period_ms=LONG_MS, deadline_ms=LONG_MS) as stream:
+        outcome = stream.submit(X, time.monotonic_ns() + 20 * 10**9).result(30)
+    assert isinstance(outcome, Answer)
+    assert outcome.on_time
+    assert outcome.elapsed_ns == sum(outcome.stages.values()) > 0
+    assert client.stats().misaccounted == 0

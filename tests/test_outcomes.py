@@ -414,3 +414,47 @@ def test_every_request_ends_exactly_once_by_its_deadline_whatever_happens(script
     ended = counts.on_time + counts.late + counts.missed + counts.rejected + counts.superseded
     assert counts.asked == len(due) == ended + counts.withdrawn
     assert counts.open == 0
+
+
+def test_a_frame_asked_ahead_of_its_time_is_accounted_from_the_asking() -> None:
+    bench = Bench()
+    bench.ask(1, deadline_ns=30 * MS, scheduled_ns=20 * MS)
+    bench.now = 5 * MS
+    bench.do(Resolve("c", 1, answer(rung=4 * MS)))
+    outcome = bench.outcome()
+    assert isinstance(outcome, Answer)
+    assert (outcome.elapsed_ns, outcome.stages) == (5 * MS, {"rung": 4 * MS, "client": 1 * MS})
+    assert bench.machine.counts.misaccounted == 0
+
+
+def test_a_pushed_answer_to_a_frame_asked_ahead_of_its_time_is_held_until_its_deadline_and_accounted() -> None:
+    bench = Bench()
+    bench.ask(1, deadline_ns=30 * MS, scheduled_ns=20 * MS)
+    bench.now = 5 * MS
+    bench.do(Hold("c", 1, answer(0.9, rung=4 * MS)))
+    bench.until(30 * MS)
+    outcome = bench.outcome()
+    assert isinstance(outcome, Answer)
+    assert outcome.elapsed_ns == 30 * MS - SETTLE_NS == sum(outcome.stages.values())
+    assert outcome.stages["rung"] == 4 * MS
+    assert outcome.on_time
+
+
+@pytest.mark.parametrize("last", [Missed("tail"), Rejected("overload"), Superseded()])
+def test_other_outcomes_of_a_frame_asked_ahead_of_its_time_say_how_long_it_took(last: Outcome) -> None:
+    bench = Bench()
+    bench.ask(1, deadline_ns=30 * MS, scheduled_ns=20 * MS)
+    bench.now = 5 * MS
+    bench.do(Resolve("c", 1, last))
+    assert bench.outcome().elapsed_ns == 5 * MS
+
+
+def test_a_frame_asked_after_its_time_is_accounted_from_when_it_was_due() -> None:
+    bench = Bench()
+    bench.now = 3 * MS
+    bench.ask(1, scheduled_ns=1 * MS)
+    bench.now = 5 * MS
+    bench.do(Resolve("c", 1, answer(rung=1 * MS)))
+    outcome = bench.outcome()
+    assert isinstance(outcome, Answer)
+    assert (outcome.elapsed_ns, outcome.stages) == (4 * MS, {"rung": 1 * MS, "client": 3 * MS})

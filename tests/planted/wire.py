@@ -66,7 +66,7 @@ def outcome_twice(right: Any, self: Any, agent: int, event: Any, now: int, actio
     "_accounted",
 )
 def on_time_by_the_scheduled_time(right: Any, self: Any, answer: Any, entry: Any, now: int, *, kept: bool) -> Any:
-    return right(self, answer, entry, now, kept=kept).replace(on_time=now <= entry.scheduled_ns)
+    return right(self, answer, entry, now, kept=kept).replace(on_time=now <= entry.since_ns)
 
 
 @bug("client's deadline shifted", "The client's timer is 2 ms late", Outcomes, "_on_asked")
