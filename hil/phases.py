@@ -27,7 +27,7 @@ NODES = ("cloud-a", "cloud-b")
 class LinkShape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A link in the user's words: `rate_mbit` in 10^6 bits a second each way, `rtt_ms` the round trip, half each way."""
 
-    rate_mbit: Annotated[float, Meta(gt=0.0, le=1_000_000.0)]
+    rate_mbit: Annotated[float, Meta(ge=0.001, le=1_000_000.0)]
     rtt_ms: Annotated[float, Meta(ge=0.0, le=60_000.0)]
 
     def shape(self) -> Shape:

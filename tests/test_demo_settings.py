@@ -7,8 +7,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hil.demo_settings import DemoSettings
+from hil.phases import LinkShape
 from shared.errors import SettingsError
 from shared.settings_file import load
 
@@ -48,6 +51,7 @@ def test_every_key_has_a_comment_that_tells_its_default() -> None:
         ("[deadline]\nchoices_ms = []", "deadline.choices_ms"),
         ('[device]\nslowdown = "4"', "device.slowdown"),
         ("[links.good]\nrate_mbit = 0.0\nrtt_ms = 2.0", "links.good.rate_mbit"),
+        ("[links.good]\nrate_mbit = 1e-310\nrtt_ms = 2.0", "links.good.rate_mbit"),
     ],
 )
 def test_a_mistake_is_refused_with_its_path(tmp_path: Path, text: str, path: str) -> None:
@@ -55,3 +59,13 @@ def test_a_mistake_is_refused_with_its_path(tmp_path: Path, text: str, path: str
     file.write_text(text)
     with pytest.raises(SettingsError, match=path.replace(".", r"\.")):
         load(file, DemoSettings)
+
+
+@given(st.floats(min_value=0.0, max_value=1e6), st.floats(min_value=0.0, max_value=60_000.0))
+def test_whatever_link_is_taken_can_be_shaped(rate: float, rtt: float) -> None:
+    try:
+        shape = msgspec.convert({"rate_mbit": rate, "rtt_ms": rtt}, LinkShape).shape()
+    except msgspec.ValidationError:
+        assert rate < 0.001
+        return
+    assert 0 <= shape.serialise_ns(1 << 31) < 1 << 62
