@@ -22,6 +22,15 @@ MAX_SLOWDOWN = 1000.0
 MAX_THREADS = 256
 """The most that the settings of an edge or a node take."""
 
+LEAST_RATE_MBIT, MOST_RATE_MBIT = 0.001, 1e6
+"""The rates that the settings of an edge take: with others nothing could be reckoned."""
+
+LONGEST_NS = 86_400 * 10**9
+"""The longest duration, a day."""
+
+MOST_BYTES = 10**15
+"""The largest size."""
+
 PinSide = Literal["edge", "cloud"]
 
 _NUMBER = r"(\d+(?:\.\d+)?)"
@@ -114,38 +123,42 @@ class PlanOptions:
 
 
 def parse_duration(text: str) -> int:
-    """Nanoseconds of a positive duration such as `10ms`, `1.5s` or `250us`. Raises `UserError`."""
+    """Nanoseconds of a positive duration such as `10ms`, `1.5s` or `250us`, of a day at most. Raises `UserError`."""
     match = _DURATION.match(text.strip().lower())
     if match is None:
         raise UserError(f"duration {text!r}: expected a number with a unit of ns, us, ms or s, such as 10ms")
-    value_ns = round(float(match[1]) * _NS[match[2]])
-    if value_ns <= 0:
-        raise UserError(f"duration {text!r}: expected more than zero")
-    return value_ns
+    value_ns = float(match[1]) * _NS[match[2]]
+    if value_ns > LONGEST_NS:
+        raise UserError(f"duration {text!r:.80}: expected a day at most")
+    if round(value_ns) <= 0:
+        raise UserError(f"duration {text!r:.80}: expected more than zero")
+    return round(value_ns)
 
 
 def parse_rate(text: str) -> float:
-    """Mbit/s of a positive rate such as `200mbit`. Raises `UserError`."""
+    """Mbit/s of a rate such as `200mbit`, from 1kbit to 1000gbit. Raises `UserError`."""
     match = _RATE.match(text.strip().lower())
     if match is None:
         raise UserError(f"rate {text!r}: expected a number with a unit of kbit, mbit or gbit, such as 200mbit")
     rate_mbit = float(match[1]) * _MBIT[match[2]]
-    if rate_mbit <= 0:
-        raise UserError(f"rate {text!r}: expected more than zero")
+    if not LEAST_RATE_MBIT <= rate_mbit <= MOST_RATE_MBIT:
+        raise UserError(f"rate {text!r:.80}: expected more than zero, from 1kbit to 1000gbit")
     return rate_mbit
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes of a positive size such as `64MiB` or `1.5GB`. Raises `UserError`."""
+    """Bytes of a positive size such as `64MiB` or `1.5GB`, of a million GB at most. Raises `UserError`."""
     match = _SIZE.match(text.strip().lower())
     if match is None:
         raise UserError(
             f"size {text!r}: expected a number with a unit of B, KB, MB, GB, KiB, MiB or GiB, such as 64MiB"
         )
-    nbytes = int(float(match[1]) * _BYTES[match[2]])
-    if nbytes <= 0:
-        raise UserError(f"size {text!r}: expected more than zero")
-    return nbytes
+    nbytes = float(match[1]) * _BYTES[match[2]]
+    if nbytes > MOST_BYTES:
+        raise UserError(f"size {text!r:.80}: expected a million GB at most")
+    if int(nbytes) <= 0:
+        raise UserError(f"size {text!r:.80}: expected more than zero")
+    return int(nbytes)
 
 
 def split_pin(text: str) -> tuple[str, PinSide]:

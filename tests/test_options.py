@@ -9,11 +9,14 @@ from partitioner.options import (
     LinkGuess,
     PlanOptions,
     check_options,
+    parse_bytes,
     parse_duration,
     parse_link,
     parse_rate,
 )
 from shared.errors import UserError
+from shared.settings import EdgeSettings
+from shared.settings_check import decode
 
 
 @pytest.mark.parametrize(
@@ -42,6 +45,25 @@ def test_a_link_is_a_rate_and_a_round_trip() -> None:
 def test_a_bad_link_says_which_half_is_wrong(text: str, what: str) -> None:
     with pytest.raises(UserError, match=what):
         parse_link(text)
+
+
+@pytest.mark.parametrize("number", ["9" * 400, "9" * 30, "0." + "0" * 330 + "1", "0.0000001"])
+def test_numbers_that_nothing_could_be_reckoned_with_are_refused_in_one_short_line(number: str) -> None:
+    for parse, text in (
+        (parse_duration, f"{number}s" if number[0] == "9" else f"{number}ns"),
+        (parse_rate, f"{number}mbit"),
+        (parse_bytes, f"{number}kb"),
+        (parse_link, f"{number}mbit,1ms"),
+        (parse_link, f"1mbit,{number}s" if number[0] == "9" else f"1mbit,{number}ns"),
+    ):
+        with pytest.raises(UserError) as refused:
+            parse(text)
+        assert len(str(refused.value)) < 200
+
+
+def test_the_rates_of_a_plan_are_those_that_settings_take() -> None:
+    for rate_mbit in (parse_rate("1kbit"), parse_rate("1000gbit")):
+        assert decode({"link": {"rate_mbit": rate_mbit}}, EdgeSettings).link.rate_mbit == rate_mbit
 
 
 def test_options_are_refused_by_name(tmp_path: Path) -> None:
