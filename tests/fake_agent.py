@@ -13,6 +13,7 @@ from edge.client import Client
 from edge.client_loop import Parts
 from edge.outcomes import Outcomes
 from edge.stub import AGENT, Stub
+from edge.tickets import OutcomeFuture
 from shared.events import Action, Event, Send, SendFailed
 from shared.fakes import FakeTransport
 from shared.request import EXACT, Answer, Fidelity
@@ -94,3 +95,40 @@ class FakeAgent:
             self.transport.connect(AGENT)
             assert client.wait_attached(30)
         return client
+
+
+def gated(agent: FakeAgent) -> threading.Event:
+    """The agent waits for this event before it answers, so that callbacks are there when the outcome comes."""
+    go = threading.Event()
+
+    def later(submit: Submit, send: Send) -> None:
+        go.wait(30)
+        agent.answer(submit, send)
+
+    agent.on_submit = later
+    return go
+
+
+def unanswered(agent: FakeAgent, client: Client) -> OutcomeFuture:
+    """The future of a request that the agent has, and sits on."""
+    asked = threading.Event()
+    agent.on_submit = lambda submit, send: asked.set()
+    future = client.submit(X, LONG_MS)
+    assert asked.wait(30)
+    return future
+
+
+def in_a_callback(agent: FakeAgent, client: Client, act: Callable[[], object]) -> object:
+    """What comes of `act` when it is called in a callback: on the client's own thread."""
+    go = gated(agent)
+    came: Queue[object] = Queue()
+
+    def callback(_: object) -> None:
+        try:
+            came.put(act())
+        except Exception as error:
+            came.put(error)
+
+    client.submit(X, LONG_MS).add_done_callback(callback)
+    go.set()
+    return came.get(timeout=30)
