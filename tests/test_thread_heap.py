@@ -1,5 +1,5 @@
-"""A heap is larger while it is asked to be, and what it takes then is there already. In processes of their own: what a process
-did before decides what its heaps have free, and the C allocator cannot be set back."""
+"""A heap is larger while it is asked to be, and what it takes then is there already. In processes of their own: what a
+process did before decides what its heaps have free, and the C allocator cannot be set back."""
 
 from __future__ import annotations
 
