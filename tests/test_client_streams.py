@@ -70,8 +70,8 @@ def test_a_closed_stream_is_closed_at_the_agent_once(agent: FakeAgent, client: C
     assert not stream.wait_promise(30)
     with pytest.raises(InputError, match="closed"):
         stream.submit(X)
-    client.stream(period_ms=33)
-    assert agent.heard(OpenStream) == OpenStream(2, "double", 1, 33_000_000, 10_000_000, 1, True)
+    with client.stream(period_ms=33):
+        assert agent.heard(OpenStream) == OpenStream(2, "double", 1, 33_000_000, 10_000_000, 1, True)
 
 
 def test_a_stream_that_nobody_holds_is_closed_at_the_agent(agent: FakeAgent, client: Client) -> None:
