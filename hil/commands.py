@@ -31,7 +31,7 @@ COMMANDS = (
     ),
     Command(
         "hil",
-        "Fit models of links to measured traces, make synthetic traces, compare two.",
+        "Fit models of links to measured traces, make synthetic traces, compare two, play one packet by packet.",
         "hil.hil_cli:group",
     ),
     Command(

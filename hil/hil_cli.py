@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from hil.emulator import cli as emulator
 from hil.links import cli as links
 from shared.cli import guarded
 
@@ -11,11 +12,11 @@ from shared.cli import guarded
 def group() -> typer.Typer:
     """The group of verbs; `hil.commands` names this function."""
     app = typer.Typer(
-        help="Fit, make and compare traces of links.",
+        help="Fit, make and compare traces of links, and play them packet by packet.",
         no_args_is_help=True,
         rich_markup_mode="rich",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    for verb in (links.fit, links.generate, links.compare):
+    for verb in (links.fit, links.generate, links.compare, emulator.check):
         app.command(verb.__name__)(guarded(verb))
     return app

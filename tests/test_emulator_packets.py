@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from emulated import needs_kernel
 
-from hil.emulator import __main__ as command
 from hil.emulator import checks, cost, namespaces
 from hil.emulator.handle import Emulator
 from hil.emulator.messages import Build, Link, Reply
@@ -26,19 +26,6 @@ from shared.errors import HeadtailError, UserError
 
 PATIENCE_S = 30.0
 AIR = checks.LINK
-
-
-def why_not() -> str:
-    """What is missing here, empty where nothing is."""
-    try:
-        namespaces.check_able()
-    except UserError as error:
-        return str(error)
-    return ""
-
-
-WHY_NOT = why_not()
-needs_kernel = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
 
 
 @pytest.fixture(scope="module")
@@ -224,33 +211,6 @@ def test_a_socket_stays_at_its_site_and_the_caller_where_it_was(emulator: Emulat
         near.bind((emulator.place("air", "edge").address, 0))
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as here, pytest.raises(OSError, match="assign"):
             here.bind((emulator.place("air", "edge").address, 0))
-
-
-@needs_kernel
-@pytest.mark.parametrize(("seed", "status", "verdict"), [(checks.SEED, 0, "as told"), (checks.SEED + 1, 1, "WRONG")])
-def test_the_command_shows_each_check_and_its_status_says_whether_all_held(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], seed: int, status: int, verdict: str
-) -> None:
-    real = Emulator.reseed
-    monkeypatch.setattr(Emulator, "reseed", lambda self, _: real(self, seed))
-    monkeypatch.setattr(checks, "CHECKS", (checks.independent_loss, checks.faults))
-    monkeypatch.setattr(sys, "argv", ["emulator", "--self-check"])
-    with pytest.raises(SystemExit) as ended:
-        command.main()
-    shown = capsys.readouterr().out
-    assert ended.value.code == status
-    assert verdict in shown
-    assert "loss" in shown
-
-
-def test_the_command_without_a_wish_is_the_users_mistake(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["emulator"])
-    with pytest.raises(SystemExit) as ended:
-        command.main()
-    assert ended.value.code == 2
-    assert "--self-check" in capsys.readouterr().err
 
 
 @needs_kernel

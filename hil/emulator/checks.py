@@ -19,6 +19,7 @@ from hil.emulator.fates import Fates
 from hil.emulator.handle import Emulator
 from hil.emulator.messages import Link
 from hil.emulator.probe import PATIENCE_S, Arrival, Probe, Side, foretell
+from hil.emulator.row import Row
 from hil.emulator.shape import GilbertElliott, Passing, Shape
 from hil.emulator.sources import Step
 
@@ -32,16 +33,6 @@ ROOM_MS = 3.0
 
 OPEN = Shape()
 _TCP, _UDP = socket.SOCK_STREAM, socket.SOCK_DGRAM
-
-
-class Row(msgspec.Struct, frozen=True):
-    """One thing that was told, what was measured, whether it is right, and whether the machine was quick enough."""
-
-    what: str
-    told: str
-    measured: str
-    right: bool
-    timely: bool = True
 
 
 Check = Callable[[Emulator], Row]

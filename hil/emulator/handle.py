@@ -17,6 +17,7 @@ from hil.emulator.messages import (
     Place,
     Places,
     Play,
+    PlayTrace,
     Reply,
     Report,
     Reseed,
@@ -26,6 +27,9 @@ from hil.emulator.messages import (
 from hil.emulator.namespaces import check_able, configure, open_socket, sweep
 from hil.emulator.shape import Shape
 from hil.emulator.sources import Step
+from hil.emulator.trace_chunks import trace_chunks
+from hil.emulator.trace_source import trace_sources
+from hil.links.trace import Trace
 from shared.errors import UserError
 
 ONE_LINK = (Link("air"),)
@@ -87,6 +91,17 @@ class Emulator(LineChild):
     ) -> None:
         """Let shapes follow one another, on one link or all, timed by the emulator itself."""
         self._command(Play(tuple(up), tuple(down), repeat_ms, link))
+
+    def play_trace(self, trace: Trace, link: str | None = None, queue_bytes: int = Shape().queue_bytes) -> int:
+        """Play a trace again and again, on one link or all, and return when it began, in nanoseconds of CLOCK_MONOTONIC.
+
+        It is handed over in pieces, during which the links go on as they are. `queue_bytes` is what waits in each direction.
+        Raises `UserError` where the emulator cannot play it.
+        """
+        trace_sources(trace, queue_bytes)
+        for piece in trace_chunks(trace):
+            self._command(piece)
+        return self._command(PlayTrace(trace.step_us, queue_bytes, link)).began_ns
 
     def reseed(self, seed: int, link: str | None = None) -> None:
         """Begin the fates of packets anew, so that what comes now meets the same as once before."""

@@ -17,10 +17,24 @@ import time
 import msgspec
 
 from hil.emulator.fates import Fates
-from hil.emulator.messages import Build, Command, LinkCounts, Places, Play, Reply, Report, Reseed, Reshape, WayCounts
+from hil.emulator.messages import (
+    Build,
+    Command,
+    LinkCounts,
+    Places,
+    Play,
+    PlayTrace,
+    Reply,
+    Report,
+    Reseed,
+    Reshape,
+    WayCounts,
+)
 from hil.emulator.network import Network
 from hil.emulator.shape import MTU, Shape, ShapeSource
 from hil.emulator.sources import Constant, Schedule, Step
+from hil.emulator.trace_chunks import Load, Loading
+from hil.emulator.trace_source import trace_sources
 from hil.emulator.tun import Tun
 from hil.emulator.way import Way
 from hil.weight import add_weight
@@ -73,6 +87,7 @@ class EmulatorLoop:
         self._lanes: dict[int, Lane] = {}
         self._due_ns: int | None = None
         self._lateness = Lateness()
+        self._loading = Loading()
         self._line = b""
         self._decoder = msgspec.json.Decoder(Command)
         self._timer = make_timer()
@@ -139,6 +154,15 @@ class EmulatorLoop:
             case Play():
                 up, down = _schedule(command.up, command.repeat_ms), _schedule(command.down, command.repeat_ms)
                 self._play(command.link, up, down, now)
+                return Reply(began_ns=now)
+            case Load():
+                self._loading.add(command)
+            case PlayTrace():
+                sources = trace_sources(self._loading.take(command.step_us), command.queue_bytes)
+                # Taken anew: putting a long trace together takes time, which the trace has not played.
+                now = time.monotonic_ns()
+                self._play(command.link, *sources, now)
+                return Reply(began_ns=now)
             case Reseed():
                 for name, lanes in self._chosen(command.link).items():
                     for lane, side in zip(lanes, ("up", "down"), strict=True):

@@ -10,6 +10,7 @@ import msgspec
 from hil.emulator.direction import Counts
 from hil.emulator.shape import Shape
 from hil.emulator.sources import Step
+from hil.emulator.trace_chunks import Load
 from shared.errors import UserError
 from shared.lateness import LatenessFigures
 
@@ -50,6 +51,14 @@ class Play(msgspec.Struct, frozen=True, tag="play", forbid_unknown_fields=True):
     link: str | None = None
 
 
+class PlayTrace(msgspec.Struct, frozen=True, tag="trace", forbid_unknown_fields=True):
+    """Play the trace that was loaded from now on, again and again, on one link or on all; it is then loaded no longer."""
+
+    step_us: int
+    queue_bytes: int
+    link: str | None = None
+
+
 class Reseed(msgspec.Struct, frozen=True, tag="seed", forbid_unknown_fields=True):
     """Begin the fates of packets anew, on one link or on all."""
 
@@ -61,7 +70,7 @@ class Report(msgspec.Struct, frozen=True, tag="report", forbid_unknown_fields=Tr
     """Ask for the counts since the beginning, and for the lateness since the last report."""
 
 
-Command = Build | Reshape | Play | Reseed | Report
+Command = Build | Reshape | Play | Load | PlayTrace | Reseed | Report
 """A line to the emulator."""
 
 
@@ -99,9 +108,10 @@ class LinkCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A line from the emulator. `error` is empty where the command was carried out; `lateness` is how much later than due
-    packets left."""
+    packets left; `began_ns` is when a schedule or trace began to play, on CLOCK_MONOTONIC."""
 
     error: str = ""
+    began_ns: int = 0
     places: dict[str, Places] = {}
     links: dict[str, LinkCounts] = {}
     lateness: LatenessFigures = LatenessFigures()

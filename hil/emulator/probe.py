@@ -70,11 +70,14 @@ class Probe:
         self.out.close()
         self.into.close()
 
-    def send(self, numbers: Sequence[int], size: int) -> None:
-        """Send packets of `size` bytes, headers included, one right after the other."""
+    def send(self, numbers: Sequence[int], size: int) -> list[int]:
+        """Send packets of `size` bytes, headers included, one right after the other, and return when each was sent."""
         padding = bytes(size - HEADERS - _HEAD.size)
+        sent_ns: list[int] = []
         for number in numbers:
-            self.out.send(_HEAD.pack(number, time.monotonic_ns()) + padding)
+            sent_ns.append(time.monotonic_ns())
+            self.out.send(_HEAD.pack(number, sent_ns[-1]) + padding)
+        return sent_ns
 
     def receive(self, count: int) -> list[Arrival]:
         """The next `count` packets, in the order in which they come."""

@@ -13,6 +13,9 @@ from shared.errors import UserError
 MTU = 1500
 """Bytes of the largest IP packet that the emulated devices carry."""
 
+MAX_DELAY_MS, MAX_RATE_MBIT = 60_000.0, 1e5
+"""Most that a shape may have of either."""
+
 
 class Passing(enum.Enum):
     """Whether packets pass. `STALLED`: none does, and what the queue holds waits, as on a radio link that has lost its cell
@@ -93,10 +96,10 @@ class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         for name in ("delay_ms", "jitter_ms", "reorder_ms"):
-            _within(name, getattr(self, name), 60_000.0)
+            _within(name, getattr(self, name), MAX_DELAY_MS)
         for name in ("loss", "reorder"):
             _within(name, getattr(self, name), 1.0)
-        _within("rate_mbit", self.rate_mbit, 1e5)
+        _within("rate_mbit", self.rate_mbit, MAX_RATE_MBIT)
         _within("burst_bytes", self.burst_bytes, 1 << 30)
         _within("queue_bytes", self.queue_bytes, 1 << 30, MTU)
 

@@ -1,4 +1,4 @@
-"""Where shapes come from: a constant, a schedule. A trace is another `ShapeSource`; see `hil.emulator.shape`."""
+"""Where shapes come from: a constant, a schedule. A trace is another: `hil.emulator.trace_source`."""
 
 from __future__ import annotations
 

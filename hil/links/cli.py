@@ -11,19 +11,17 @@ import numpy as np
 import typer
 
 from hil.links.checked_fit import check
-from hil.links.echoes import HELD_MS, UNSEEN_MS, EchoLog, read_echoes, to_trace, usual_step_us
+from hil.links.echoes import HELD_MS, UNSEEN_MS
+from hil.links.files import read_link, read_text, write_text
 from hil.links.fit import fit as fitted
 from hil.links.generator import generate as generated
 from hil.links.model import check_model
 from hil.links.model_file import read_model, write_model
 from hil.links.states import DEFAULT, Thresholds
 from hil.links.summary import distances, summarise
-from hil.links.trace import Trace
-from hil.links.trace_csv import is_trace, read_trace, write_trace
+from hil.links.trace_csv import write_trace
 from hil.links.words import compared, distances_told, states_told
 from shared.errors import UserError
-
-MOST_BYTES = 1 << 30
 
 StepMs = Annotated[
     float | None, typer.Option("--step-ms", help="Steps of a log of echoes; its usual interval if left out.")
@@ -60,7 +58,7 @@ def fit(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the synthetic traces that check the fit.")] = 1,
 ) -> None:
     """Fit a link's parameter set to a measured trace, and say how well it does on parts that it was not fitted on."""
-    measured = _trace(trace, step_ms, held_ms, unseen_ms)
+    measured = read_link(trace, step_ms, held_ms, unseen_ms)
     thresholds = Thresholds(congested_factor=congested, edge_factor=edge, hand_over_ms=hand_over_ms)
     for option, value in (("--held-back-s", held_back_s), ("--edge", edge), ("--hand-over-ms", hand_over_ms)):
         if not math.isfinite(value):
@@ -70,7 +68,7 @@ def fit(
     about = f"Fitted to {trace.name}: {measured.duration_us / 1e6:g} s in steps of {measured.step_us / 1000:g} ms."
     model = fitted(measured, name or output.stem, thresholds, about)
     halves = check(measured, thresholds, held_back_s * 1000, seed) if held_back_s > 0 else ()
-    _write(output, write_model(model))
+    write_text(output, write_model(model))
     typer.echo(states_told(model))
     if not any(rate > 0 for state in model.states for rate in state.rate_mbit):
         typer.echo(
@@ -90,12 +88,12 @@ def generate(
     step_ms: Annotated[float | None, typer.Option("--step-ms", help="Steps; the set's own if left out.")] = None,
 ) -> None:
     """Make a synthetic trace of a link."""
-    chosen = read_model(_text(model), str(model))
+    chosen = read_model(read_text(model), str(model))
     if step_ms is not None:
         chosen = msgspec.structs.replace(chosen, step_ms=step_ms)
         check_model(chosen, f"{model} with --step-ms")
     made = generated(chosen, seconds * 1000, np.random.default_rng(seed)).trace
-    _write(output, write_trace(made))
+    write_text(output, write_trace(made))
     typer.echo(f"wrote {output}: {made.steps} steps of {made.step_us / 1000:g} ms of {chosen.name}")
 
 
@@ -107,42 +105,8 @@ def compare(
     unseen_ms: UnseenMs = UNSEEN_MS,
 ) -> None:
     """Show two traces' quantiles, outages and correlations side by side, and how far apart they are."""
-    a, b = (_trace(path, step_ms, held_ms, unseen_ms) for path in (first, second))
+    a, b = (read_link(path, step_ms, held_ms, unseen_ms) for path in (first, second))
     names = (first.name, second.name)
     typer.echo(compared(names, (summarise(a), summarise(b))))
     typer.echo("")
     typer.echo(distances_told(((" and ".join(names), distances(a, b)),)))
-
-
-def _trace(path: Path, step_ms: float | None, held_ms: float, unseen_ms: float) -> Trace:
-    text = _text(path)
-    if is_trace(text):
-        return read_trace(text, str(path))
-    log = read_echoes(text, str(path))
-    return to_trace(log, _step_us(log, step_ms), held_ms, unseen_ms)
-
-
-def _step_us(log: EchoLog, step_ms: float | None) -> int:
-    if step_ms is None:
-        return usual_step_us(log)
-    if not 1.0 <= step_ms <= 1000.0:
-        raise UserError(f"--step-ms is {step_ms:g}; expected 1 to 1000")
-    return round(step_ms * 1000)
-
-
-def _text(path: Path) -> str:
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise UserError(f"{path}: {path.stat().st_size} bytes; expected at most {MOST_BYTES}")
-        return path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise UserError(f"{path}: not a text file in UTF-8") from None
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror}") from None
