@@ -95,6 +95,21 @@ def test_what_the_emulation_itself_drops_is_counted_apart_from_the_link() -> Non
 
 
 @needs_kernel
+def test_a_stamped_packet_counts_as_received_when_the_kernel_has_it_not_when_it_is_read(emulator: Emulator) -> None:
+    emulator.shape(Shape(), Shape())
+    with Probe(emulator, "air", "edge", "cloud", stamped=True) as probe:
+
+        def came_before_it_was_read() -> bool:
+            (sent_ns,) = probe.send([0], 100)
+            probe.settle(1)
+            before_ns = time.monotonic_ns()
+            return sent_ns < probe.receive(1)[0].came_ns < before_ns
+
+        # The kernel may take a moment until it stamps.
+        wait_until(came_before_it_was_read)
+
+
+@needs_kernel
 def test_a_command_runs_at_its_site(emulator: Emulator) -> None:
     shown = subprocess.run(
         emulator.command_at("cloud", ["ip", "-o", "addr", "show", "dev", emulator.place("air", "cloud").device]),

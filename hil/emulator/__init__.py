@@ -7,8 +7,9 @@
 `Emulator` is in `hil.emulator.handle`, `Link` in `.messages`, `Shape` and `GilbertElliott` in `.shape`. Two sites may share
 several links, and a site may have links to several others. Each direction has a delay, jitter, a rate with a queue, loss one
 by one and in bursts, reordering, stalls and blackouts (`Shape`), changed at any time, or by a schedule or a trace of
-`hil.links` that the emulator times itself (`ShapeSource`). One side's address can change while packets flow. What is decided is
-pure and tested on virtual time (`shape`, `fates`, `direction`, `sources`, `trace_source`, `way`, `messages`); the rest is a thin shell.
+`hil.links` that the emulator times itself (`ShapeSource`). One side's address can change while packets flow. What is decided
+is pure and tested on virtual time (`shape`, `fates`, `direction`, `sources`, `trace_*`, `way`, `messages`); the rest is a
+thin shell.
 
 It needs Linux, root (or CAP_NET_ADMIN and CAP_SYS_ADMIN), /dev/net/tun and the command `ip`. Without them `hil.proxy` shapes
 connections on loopback, without packet faults: no loss, no reordering, no address. `headtail hil check` sends real packets

@@ -24,6 +24,10 @@ RECEIVE_BYTES = 32 << 20
 
 _HEAD = struct.Struct("!IQ")
 _SO_RCVBUFFORCE = 33
+_SO_TIMESTAMPNS = 35
+_TIMESPEC = struct.Struct("@ll")
+_QUICK_NS = 20_000
+"""Two clocks that are read within so long were read at once."""
 
 Side = Literal["up", "down"]
 
@@ -44,16 +48,22 @@ class Arrival(NamedTuple):
 class Probe:
     """Sends from one end of a link and receives at the other. Use it as a context manager, or `close` it.
 
-    Nothing else may use this direction meanwhile: what comes is held against the emulator's counts. Raises `HeadtailError`
-    where what is waited for does not come within `PATIENCE_S`.
+    Nothing else may use this direction meanwhile: what comes is held against the emulator's counts. Where it is `stamped`,
+    the kernel says when a packet was received, else it counts as received when this process has read it. Raises
+    `HeadtailError` where what is waited for does not come within `PATIENCE_S`.
     """
 
-    def __init__(self, emulator: Emulator, link: str, near: str, far: str, side: Side = "up") -> None:
+    def __init__(
+        self, emulator: Emulator, link: str, near: str, far: str, side: Side = "up", stamped: bool = False
+    ) -> None:
         self._emulator, self._link, self._side = emulator, link, side
         source, target = (near, far) if side == "up" else (far, near)
         self.out = emulator.socket_at(source, socket.SOCK_DGRAM)
         self.into = emulator.socket_at(target, socket.SOCK_DGRAM)
         self.into.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, RECEIVE_BYTES)
+        self._stamped = stamped
+        if stamped:
+            self.into.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         self.into.settimeout(PATIENCE_S)
         self.into.bind((emulator.place(link, target).address, 0))
         self.out.connect(self.into.getsockname())
@@ -84,8 +94,11 @@ class Probe:
         arrivals: list[Arrival] = []
         try:
             for _ in range(count):
-                data = self.into.recv(2048)
-                arrivals.append(_arrival(data, time.monotonic_ns()))
+                if self._stamped:
+                    arrivals.append(_stamped(*self.into.recvmsg(2048, socket.CMSG_SPACE(_TIMESPEC.size))[:2]))
+                else:
+                    data = self.into.recv(2048)
+                    arrivals.append(_arrival(data, time.monotonic_ns()))
         except TimeoutError:
             raise HeadtailError(f"{len(arrivals)} packets of {count} came over the link {self._link!r}") from None
         return arrivals
@@ -129,6 +142,20 @@ def foretell(shape: Shape, fates: Fates, count: int, size: int) -> list[int]:
 def _arrival(data: bytes, came_ns: int) -> Arrival:
     number, sent_ns = _HEAD.unpack_from(data)
     return Arrival(number, sent_ns, came_ns)
+
+
+def _stamped(data: bytes, ancillary: list[tuple[int, int, bytes]]) -> Arrival:
+    (stamp,) = (extra for level, kind, extra in ancillary if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS))
+    seconds, nanoseconds = _TIMESPEC.unpack(stamp)
+    return _arrival(data, seconds * 1_000_000_000 + nanoseconds + _monotonic_ahead_ns())
+
+
+def _monotonic_ahead_ns() -> int:
+    """What has to be added to a time of CLOCK_REALTIME, of which the kernel's stamps are."""
+    while True:
+        before_ns, real_ns, after_ns = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
+        if after_ns - before_ns <= _QUICK_NS:
+            return (before_ns + after_ns) // 2 - real_ns
 
 
 def _difference(now: Counts, before: Counts) -> Counts:

@@ -58,8 +58,8 @@ def check_trace(trace: Trace, seconds: float, seed: int) -> list[Row]:
             )
     with (
         Emulator((LINK,), seed) as emulator,
-        Probe(emulator, LINK.name, LINK.near, LINK.far, "up") as up,
-        Probe(emulator, LINK.name, LINK.near, LINK.far, "down") as down,
+        Probe(emulator, LINK.name, LINK.near, LINK.far, "up", stamped=True) as up,
+        Probe(emulator, LINK.name, LINK.near, LINK.far, "down", stamped=True) as down,
     ):
         flows = (_Flow("up", trace.up, up), _Flow("down", trace.down, down))
         began_ns = emulator.play_trace(trace, LINK.name, QUEUE_BYTES)
