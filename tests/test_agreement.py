@@ -6,6 +6,7 @@ import pytest
 from partitioner.agreement import (
     METRICS,
     Answers,
+    Judge,
     agreement,
     check_metric,
     custom_metric,
@@ -152,6 +153,25 @@ def test_a_function_of_the_user_is_a_metric() -> None:
     assert agreement(metric, base, other) == 0.5
     assert "mine:mean" in describe(metric)
     try_metric(metric, base)
+
+
+def writing(reference: Answers, other: Answers) -> float:
+    other[0]["y"][:] = reference[0]["y"]
+    return 1.0
+
+
+def writing_first(reference: Answers, other: Answers) -> float:
+    return writing(other, reference)
+
+
+@pytest.mark.parametrize("judge", [writing, writing_first])
+def test_a_function_of_the_user_cannot_write_into_the_answers(judge: Judge) -> None:
+    base: list[dict[str, Array]] = [{"y": np.array([1])}]
+    other: list[dict[str, Array]] = [{"y": np.array([3])}]
+    with pytest.raises(UserError, match=r"metric 'mine:writing' failed: ValueError: .*read-only"):
+        agreement(custom_metric("mine:writing", judge), base, other)
+    assert (base[0]["y"].item(), other[0]["y"].item()) == (1, 3)
+    base[0]["y"][:] = 2  # the owner still may
 
 
 def test_what_a_function_of_the_user_does_wrong_is_one_error() -> None:

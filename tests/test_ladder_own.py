@@ -23,6 +23,7 @@ from pathlib import Path
 def says_nothing(model, rows, folder): return None
 def writes_nothing(model, rows, folder): return folder / "absent.onnx"
 def fails(model, rows, folder): raise KeyError("lost")
+def writes_rows(model, rows, folder): rows[0]["image"][:] = 0
 def of_another_shape(model, rows, folder):
     import onnx
     net = onnx.load(model)
@@ -78,6 +79,7 @@ def test_the_function_gets_the_models_own_file_the_rows_and_an_empty_folder(reci
         ("says_nothing", UserError, "'faulty:says_nothing' returned None: expected the path of an ONNX file"),
         ("writes_nothing", UserError, "absent.onnx'\\): expected the path of an ONNX file"),
         ("fails", UserError, "'faulty:fails' failed: KeyError: 'lost'"),
+        ("writes_rows", UserError, "'faulty:writes_rows' failed: ValueError: .*read-only"),
         ("of_another_shape", ModelError, "cannot stand in for whole.onnx: output 1 is"),
     ],
 )

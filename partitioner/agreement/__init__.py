@@ -22,7 +22,7 @@ from partitioner.agreement.classes import classification
 from partitioner.agreement.closeness import exact, relative
 from partitioner.agreement.detection import IOUS, detection
 from partitioner.agreement.embeddings import embeddings
-from partitioner.agreement.metric import Answer, Answers, Judge, LabelForm, Metric, fits_all, names_function
+from partitioner.agreement.metric import Answer, Answers, Judge, LabelForm, Metric, fits_all, names_function, read_only
 from partitioner.agreement.segmentation import Areas
 from partitioner.agreement.text import Reader
 from shared.errors import UserError
@@ -44,6 +44,7 @@ __all__ = [
     "evidence",
     "named_metric",
     "names_function",
+    "read_only",
     "try_metric",
 ]
 
@@ -82,11 +83,12 @@ def named_metric(text: str) -> Metric:
 
 
 def custom_metric(name: str, judge: Judge) -> Metric:
-    """A function of the user's as a metric. What it raises and what it returns is checked on every call."""
+    """A function of the user's as a metric. It gets arrays that it cannot write into; what it raises and what it returns
+    is checked on every call."""
 
     def guarded(reference: Answers, other: Answers) -> float:
         try:
-            value = float(judge(reference, other))
+            value = float(judge(read_only(reference), read_only(other)))
         except UserError:
             raise
         except Exception as error:  # whatever the user's function does

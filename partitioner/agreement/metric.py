@@ -22,9 +22,10 @@ class Judge(Protocol):
     """The extension point: any function of this form is a metric, named `module:function` where a metric is asked for.
 
     It gets the whole model's answers to some rows and those of the other way to the same rows, in the same order, never
-    none, and returns their agreement: 0 to 1, and 1 for answers that are the same. It must not change what it is given. A
-    `UserError` that it raises is shown as it is; it is called once with the whole model's answers on both sides before
-    anything is judged by it, so that outputs it does not fit are found out first.
+    none, and returns their agreement: 0 to 1, and 1 for answers that are the same. The arrays are read-only: to write into
+    one is its failure, and it takes a copy where it must. A `UserError` that it raises is shown as it is; it is called once
+    with the whole model's answers on both sides before anything is judged by it, so that outputs it does not fit are found
+    out first.
     """
 
     def __call__(self, reference: Answers, other: Answers, /) -> float:
@@ -78,6 +79,18 @@ def misfit(metric: str, spec: TensorSpec, expected: str) -> UserError:
 def first(answer: Answer) -> Array:
     """The first output of a row."""
     return next(iter(answer.values()))
+
+
+def read_only(rows: Answers) -> list[dict[str, Array]]:
+    """The same rows in mappings of their own, of arrays that cannot be written into: what a function of the user's gets, so
+    that what is measured, and later written as golden vectors, stays what the model answered."""
+    return [{name: _read_only(array) for name, array in row.items()} for row in rows]
+
+
+def _read_only(array: Array) -> Array:
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def paired(reference: Answers, other: Answers) -> list[tuple[Answer, Answer]]:

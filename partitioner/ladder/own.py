@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Protocol, cast
 
+from partitioner.agreement import read_only
 from partitioner.extensions import load_function
 from partitioner.graph.model import Model
 from partitioner.graph.recipe import Recipe
@@ -31,7 +32,7 @@ class RungMaker(Protocol):
 
     It gets the path of the model that the plan is made of, the rows that it may fit to (never those by which it is judged),
     and an empty folder. It writes an ONNX model there, with the inputs and outputs of the model's own file, and returns its
-    path. It must not change what it is given; a `UserError` that it raises is shown as it is.
+    path. The rows' arrays are read-only: to write into one is its failure. A `UserError` that it raises is shown as it is.
     """
 
     def __call__(self, model: Path, rows: Rows, folder: Path, /) -> Path:
@@ -62,7 +63,7 @@ def own_model(recipe: Recipe, rung: OwnRung, whole: Model, fit: Sequence[Tensors
 
     Raises `UserError`: it fails, or returns no file. Raises `ModelError`: its model cannot stand in for the whole one.
     """
-    rows = [named(whole.inputs, row) for row in fit]
+    rows = read_only([named(whole.inputs, row) for row in fit])
     with TemporaryDirectory(prefix="headtail-rung-") as folder:
         try:
             path = cast(object, rung.make(recipe.path, rows, Path(folder)))
