@@ -63,7 +63,8 @@ def main(
 ) -> None:
     """Measure the deployed pair, compare it with the plan's prediction, plan again by what drifted, and show the difference.
 
-    Nothing is cut or judged anew, and the contract stays. Status 1 where nothing could be compared.
+    Nothing is cut or judged anew, and the contract stays. Status 1 where nothing could be compared, or nothing of
+    the cloud where the best way goes through it; then nothing is pushed either.
     """
     check_endpoint(agent, binds=False)
     console = Console(markup=False, highlight=False)
@@ -75,6 +76,12 @@ def main(
     show(tuning, len(outcomes), len(answers), console)
     if not tuning.drift:
         console.print("nothing could be compared: no way of the record was seen often enough")
+        raise typer.Exit(1)
+    if tuning.unheard:
+        console.print(
+            f"whether the plan holds is not known: its best way is {tuning.unheard}, and by the cloud there came fewer than "
+            f"{LEAST_ANSWERS} answers of one way; is a node running, and does the agent reach it?"
+        )
         raise typer.Exit(1)
     if not tuning.drifted:
         console.print("the plan holds: nothing drifted")

@@ -44,6 +44,16 @@ class Tuning:
         return any(drift.drifted for drift in self.drift)
 
     @property
+    def unheard(self) -> str:
+        """The label of the way that wins now where it goes through the cloud and none of those that were seen does: of link
+        and cloud nothing was compared then. Empty where there is none."""
+        winner = self.after.winner
+        if winner is None or winner.kind == "device":
+            return ""
+        away = {standing.label for standing in self.after.standings if standing.kind != "device"}
+        return "" if any(way.label in away for way in self.seen) else winner.label
+
+    @property
     def beyond(self) -> str:
         """The label of the way that wins now and that the bundle has no files for; empty where there is none."""
         winner = self.after.winner

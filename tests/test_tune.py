@@ -168,6 +168,16 @@ def test_a_winner_without_files_is_named(tmp_path: Path) -> None:
     assert tuning.beyond == "image as raw"
 
 
+def test_a_plan_whose_best_way_is_through_the_cloud_is_not_judged_by_the_device_alone(tmp_path: Path) -> None:
+    plan = small(tmp_path, "raw", "split")
+    made = small_record(FAST, 50.0, 10.0)
+    alone, through = seen_as_planned(made, "device: whole"), seen_as_planned(made, "middle as raw")
+    assert tune(plan, made, [alone], 0.25).unheard == "image as raw"
+    assert tune(plan, made, [alone, through], 0.25).unheard == ""
+    on_device = small_record(FAST, 5.0, 10.0)
+    assert tune(plan, on_device, [seen_as_planned(on_device, "device: whole")], 0.25).unheard == ""
+
+
 def call(*arguments: object) -> tuple[int, str]:
     app = typer.Typer()
     app.command()(main)
@@ -207,6 +217,20 @@ def test_a_running_agent_is_measured_and_the_new_plan_takes_the_place_of_the_old
         agent.end()
     with ServiceProcess("edge", tmp_path, edge_settings(endpoint, [path])) as again:
         assert again.end()[0] == 0
+
+
+def test_without_a_node_a_plan_through_the_cloud_does_not_hold(tmp_path: Path) -> None:
+    path = write_small(tmp_path, "small", rungs=("whole", "small"), routes=("raw", "split"), times=Times())
+    (path / RECORD_FILE).write_bytes(encode_record(small_record(FAST, 500.0, 0.001)))
+    write_manifest(path)
+    endpoint = f"ipc://{tmp_path}/agent"
+    with ServiceProcess("edge", tmp_path, edge_settings(endpoint, [path])) as agent:
+        status, said = call(path, "--agent", endpoint, "--requests", 20, "--bound", 100, "--push")
+        agent.end()
+    assert status == 1, said
+    assert "its best way is image as raw" in said
+    assert "pushed" not in said
+    assert load_bundle(path).files[RECORD_FILE].read_bytes() == encode_record(small_record(FAST, 500.0, 0.001))
 
 
 def test_another_version_of_the_plan_is_refused(tmp_path: Path) -> None:
