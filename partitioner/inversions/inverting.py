@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,10 +13,11 @@ from partitioner.inversions.decoders import Sight, look
 from partitioner.inversions.inversion import Inversion, check_inversion
 from partitioner.planned import Planned
 from partitioner.records.record import RECORD_FILE, encode_record
-from partitioner.reports.file import write_report
+from partitioner.records.revision import revise_bundle
+from partitioner.reports.page import render
 from partitioner.running import Tensors, decode_all, encode_all
 from shared.errors import InvariantBroken, UserError
-from shared.plan import Coding, Route
+from shared.plan import REPORT_FILE, Coding, Route
 
 FIT_ROWS, JUDGED_ROWS = 64, 32
 
@@ -46,7 +46,8 @@ def invert_routes(
 def invert_plan(planned: Planned, calibration: Path, seed: int) -> Planned:
     """Check the routes of a bundle by data of the user's, and write what was found into its record and its report.
 
-    Raises `UserError` for data that cannot be used, and where nothing but the input is ever sent.
+    The old bundle stays until the new one is whole. Raises `UserError` for data that cannot be used, where nothing but the
+    input is ever sent, and where the bundle cannot be written.
     """
     plan = planned.plan
     if not any(route.cut for route in plan.routes):
@@ -59,17 +60,9 @@ def invert_plan(planned: Planned, calibration: Path, seed: int) -> Planned:
     bundle = load_segments(planned.path, plan, profile.threads if profile else 1)
     found = invert_routes(bundle, plan.routes, data.fit, data.held_out)
     record = msgspec.structs.replace(planned.record, inversions=found)
-    target = planned.path / RECORD_FILE
-    unfinished = target.with_name(f".{target.name}.{os.getpid()}.new")
-    try:
-        unfinished.write_bytes(encode_record(record))
-        unfinished.replace(target)
-    except OSError as reason:
-        unfinished.unlink(missing_ok=True)
-        raise UserError(f"{target}: cannot be written ({reason.strerror})") from None
-    checked = Planned(planned.path, plan, record)
-    write_report(checked)
-    return checked
+    page = render(record, plan)
+    revise_bundle(planned.path, {RECORD_FILE: encode_record(record), REPORT_FILE: page.encode()})
+    return Planned(planned.path, plan, record)
 
 
 def _seen(bundle: LoadedBundle, cut: int, coding: Coding, rows: Sequence[Tensors]) -> list[Sight]:
