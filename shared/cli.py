@@ -121,8 +121,8 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
 
 @contextmanager
 def endings() -> Generator[None, None, None]:
-    """Turn the errors of `shared.errors`, what the system refuses (files, output) and an interrupt into a message on stderr
-    and `SystemExit`."""
+    """Turn the errors of `shared.errors`, what the system refuses (files, output), an interrupt and whatever nobody foresaw
+    into a message on stderr and `SystemExit`. Typer's own endings pass."""
     try:
         yield
     except UserError as error:
@@ -142,6 +142,12 @@ def endings() -> Generator[None, None, None]:
         _end(NO, str(error))
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
+    except (typer.Exit, typer.Abort, typer.BadParameter):
+        raise  # typer's own endings
+    except Exception as error:  # whatever nobody foresaw
+        story = "".join(traceback.format_exception(error))
+        what = f"{type(error).__name__}: {error}"
+        _end(BUG, f"a bug of headtail; please report it to its maintainers with the lines above: {what:.400}", story)
 
 
 def _end(status: int, message: str, story: str = "") -> NoReturn:

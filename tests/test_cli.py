@@ -22,6 +22,8 @@ ABSENT = Command("fly", "Take off.", "no_such_module:fly", extra="wings", requir
 ENDINGS: dict[str, BaseException] = {
     "user": SettingsError("edge.toml: link.rtt_ms: is -1;\nexpected float >= 0.0"),
     "bug": InvariantBroken("rule 3: two answers"),
+    "unforeseen": KeyError("heat"),
+    "parameter": typer.BadParameter("not so fast"),
     "permission": PermissionError(13, "Permission denied", "secret/m.onnx"),
     "full": OSError(28, "No space left on device"),
     "folder": IsADirectoryError(21, "Is a directory", "m.onnx"),
@@ -137,7 +139,20 @@ def test_a_bug_tells_its_story_and_has_status_70(capsys: pytest.CaptureFixture[s
     assert printed.splitlines()[-1].endswith("a bug worth reporting: rule 3: two answers")
 
 
-@pytest.mark.parametrize(("end", "status"), [("peer", 1), ("interrupt", 130), ("exit", 7)])
+@pytest.mark.parametrize("arguments", [("ride", "home"), ("tour", "ride", "north")])
+def test_what_nobody_foresaw_is_a_bug_too_and_no_refusal(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    assert status_of(*arguments, "--end", "unforeseen") == 70
+    printed = capsys.readouterr().err
+    assert "Traceback" in printed
+    last = printed.splitlines()[-1]
+    assert last == (
+        "headtail: a bug of headtail; please report it to its maintainers with the lines above: KeyError: 'heat'"
+    )
+
+
+@pytest.mark.parametrize(("end", "status"), [("parameter", 2), ("peer", 1), ("interrupt", 130), ("exit", 7)])
 def test_other_endings_have_their_status_and_no_traceback(
     capsys: pytest.CaptureFixture[str], end: str, status: int
 ) -> None:
