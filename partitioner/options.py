@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from shared.errors import UserError
+from shared.errors import UserError, shown
 from shared.plan_rules import MAX_NAME
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ LONGEST_NS = 86_400 * 10**9
 
 MOST_BYTES = 10**15
 """The largest size."""
+
+MOST_SEED = 2**63 - 1
+"""The largest seed, which a record can hold."""
 
 PinSide = Literal["edge", "cloud"]
 
@@ -200,6 +203,8 @@ def check_options(options: PlanOptions) -> None:
         raise UserError(f"least agreement {options.min_agreement:g}: expected 0 to 1")
     if not 0.0 <= options.least_share < 1.0:
         raise UserError(f"least share of compute {options.least_share:g}: expected 0 to less than 1")
+    if options.max_bytes_per_second is not None and options.max_bytes_per_second > MOST_BYTES:
+        raise UserError("--max-bytes-per-second: expected a million GB at most")
     if options.max_bytes is not None and options.max_bytes < 1:
         raise UserError(
             f"at most {options.max_bytes_per_second} bytes a second at {options.cadence_hz:g} requests a second: expected at "
@@ -221,8 +226,8 @@ def check_options(options: PlanOptions) -> None:
         raise UserError(f"codec {options.codecs[0]!r} needs --calibration, to be fitted to and judged by")
     if not 1 <= options.threads <= MAX_THREADS:
         raise UserError(f"threads {options.threads}: expected 1 to {MAX_THREADS}")
-    if options.seed < 0:
-        raise UserError(f"seed {options.seed}: expected 0 or more")
+    if not 0 <= options.seed <= MOST_SEED:
+        raise UserError(f"seed {shown(options.seed)}: expected 0 to {MOST_SEED}")
     for quality in options.jpeg_qualities:
         if not 1 <= quality <= 100:
             raise UserError(f"JPEG quality {quality}: expected 1 to 100")

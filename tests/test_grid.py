@@ -48,6 +48,11 @@ def test_the_example_is_a_grid() -> None:
         ({"device_ratios": "[1, inf]"}, "device_ratios, value 2: device ratio inf"),
         ({"device_ratios": "[nan]"}, "device_ratios, value 1: device ratio nan"),
         ({"device_ratios": "[true]"}, "device_ratios, value 1: expected a number, not True"),
+        pytest.param(
+            {"device_ratios": "[1, 1" + "0" * 400 + "]"}, "device_ratios, value 2: device ratio inf", id="400"
+        ),
+        pytest.param({"device_ratios": "[1" + "0" * 5000 + "]"}, "holds a number that is too long", id="5000"),
+        pytest.param({"rates": "[" * 20_000}, "not valid TOML: brackets stand too deep", id="brackets"),
         ({"bandwidths": "[1]"}, "unknown key 'bandwidths': expected rates, round_trips, device_ratios or weights"),
         ({"weights": "3"}, "weights: expected a table"),
         ({"weights": "{ rates = [1] }"}, "weights.rates: expected 2 weights, one for each value of rates"),

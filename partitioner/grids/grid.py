@@ -26,7 +26,7 @@ from typing import Annotated, cast
 import msgspec
 
 from partitioner.options import MAX_SLOWDOWN, parse_duration, parse_rate
-from shared.errors import UserError
+from shared.errors import UserError, shown
 
 MOST_POINTS = 2000
 """Combinations that a grid may have: each takes a minimum cut for every coding."""
@@ -56,9 +56,13 @@ def parse_grid(text: str, where: str) -> tuple[GridPoint, ...]:
         tree: dict[str, object] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{where}: not valid TOML: {error}") from None
+    except RecursionError:
+        raise UserError(f"{where}: not valid TOML: brackets stand too deep in each other") from None
+    except ValueError as error:
+        raise UserError(f"{where}: holds a number that is too long: {error}") from None
     weights = tree.pop(WEIGHTS, {})
     if not isinstance(weights, dict):
-        raise UserError(f"{where}: {WEIGHTS}: expected a table with lists of weights, not {weights!r}")
+        raise UserError(f"{where}: {WEIGHTS}: expected a table with lists of weights, not {shown(weights)}")
     weighed = cast(dict[str, object], weights)
     for key, prefix in [*((key, "") for key in tree), *((key, f"{WEIGHTS}.") for key in weighed)]:
         if key not in LISTS:
@@ -85,8 +89,8 @@ def parse_grid(text: str, where: str) -> tuple[GridPoint, ...]:
 def _parsed(values: object, parse: Callable[[object], float], where: str, key: str) -> list[float]:
     """The numbers of a list that is not empty and has none twice, except for weights."""
     if not isinstance(values, list) or not values:
-        example = _EXAMPLES.get(key, "[1, 2]")
-        raise UserError(f"{where}: {key}: expected a list with at least one value, such as {example}, not {values!r}")
+        example, given = _EXAMPLES.get(key, "[1, 2]"), shown(cast(object, values))
+        raise UserError(f"{where}: {key}: expected a list with at least one value, such as {example}, not {given}")
     found: list[float] = []
     for place, value in enumerate(cast(list[object], values), start=1):
         try:
@@ -94,7 +98,7 @@ def _parsed(values: object, parse: Callable[[object], float], where: str, key: s
         except UserError as reason:
             raise UserError(f"{where}: {key}, value {place}: {reason}") from None
         if parse is not _weight and number in found:
-            raise UserError(f"{where}: {key}, value {place}: {value!r} is there already")
+            raise UserError(f"{where}: {key}, value {place}: {shown(value)} is there already")
         found.append(number)
     return found
 
@@ -124,11 +128,14 @@ def _weight(value: object) -> float:
 
 def _text(value: object, expected: str) -> str:
     if not isinstance(value, str):
-        raise UserError(f"expected {expected} with its unit, not {value!r}")
+        raise UserError(f"expected {expected} with its unit, not {shown(value)}")
     return value
 
 
 def _number(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise UserError(f"expected a number, not {value!r}")
-    return float(value)
+        raise UserError(f"expected a number, not {shown(value)}")
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
