@@ -113,7 +113,7 @@ MARKS = {HOLDS: "yes", BROKEN: "no", NOT_JUDGED: "open"}
 def _rules(report: Report) -> str:
     titles = {result.name: result.title for result in report.phases}
     rows = [
-        f'<tr><td class="words {MARKS[rule.word]}">{rule.word}</td>'
+        f'<tr><td class="words {MARKS[rule.word]}">{escape(rule.word)}</td>'
         f'<td class="words long">{escape(titles.get(rule.phase, rule.phase) or "all phases")}</td>'
         f'<td class="words long">{escape(rule.expected)}</td><td class="words long">{escape(rule.told)}</td></tr>'
         for rule in report.verdict.rules

@@ -7,6 +7,7 @@ import itertools
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 import typer
 from hypothesis import given, settings
@@ -17,13 +18,14 @@ from typer.testing import CliRunner
 
 from partitioner.charts.layout import spread_out, widest_places
 from partitioner.charts.scales import LinearScale, LogScale, decades
-from partitioner.charts.svg import shortened, tag, text_width
+from partitioner.charts.svg import drawing, shortened, tag, text_width
 from partitioner.explanations.explanation import explain
 from partitioner.records.compared import compared
-from partitioner.records.record import RECORD_FILE, encode_record
+from partitioner.records.record import RECORD_FILE, Source, encode_record
 from partitioner.reports.charts import Picture, front_dots
 from partitioner.reports.cli import main
 from partitioner.reports.page import render
+from partitioner.reports.parts import facts, figure, paragraph, plain_table, section
 from partitioner.reports.style import STYLE
 from shared.bundle import load_bundle, write_manifest
 from shared.plan import REPORT_FILE, contract_digest
@@ -123,6 +125,23 @@ def test_a_name_that_looks_like_markup_is_shown_as_it_is(bundle: Path) -> None:
     assert "<i>x" not in text
     assert "<b>&" not in text
     assert "&lt;b&gt;&amp;" in text
+
+
+def test_a_profile_whose_file_is_named_like_markup_is_shown_as_it_is(bundle: Path) -> None:
+    evil = "<img src=x onerror=alert(1)>.profile"
+    sides = Source("measured", evil, evil, evil)
+    text = render(msgspec.structs.replace(record(), edge=sides, cloud=sides), load_bundle(bundle).plan)
+    assert "<img" not in text
+    assert text.count(html.escape(evil)) > 2
+
+
+def test_words_are_escaped_by_the_piece_that_takes_them() -> None:
+    evil = "\"><b>'&"
+    made = figure(lambda _: "", evil, evil) + section(evil, evil) + paragraph(evil, evil) + facts(evil, [(evil, evil)])
+    made += plain_table(evil, (evil,), [(evil,)]) + drawing(1.0, 1.0, evil, evil) + tag("a", class_=evil)
+    assert "<b>" not in made
+    assert html.escape(evil) in made
+    assert "&amp;amp;" not in made
 
 
 def test_the_report_is_written_again_and_the_bundle_stays_whole(bundle: Path, tmp_path: Path) -> None:

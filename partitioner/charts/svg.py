@@ -22,7 +22,8 @@ _WIDE = frozenset("mwMW@%")
 
 
 def tag(name: str, *children: str, **attributes: str | float) -> str:
-    """An element. In the attributes' names `_` stands for `-`, and one at the end is left out (`class_`)."""
+    """An element. In the attributes' names `_` stands for `-`, and one at the end is left out (`class_`). Their values are
+    plain words, the children markup."""
     told = "".join(f' {key.rstrip("_").replace("_", "-")}="{_value(value)}"' for key, value in attributes.items())
     return f"<{name}{told}>{''.join(children)}</{name}>" if children else f"<{name}{told}/>"
 
@@ -59,7 +60,7 @@ def drawing(width: float, height: float, title: str, description: str, *parts: s
         width=width,
         height=height,
         role="img",
-        aria_label=escape(title),
+        aria_label=title,
     )
 
 
@@ -82,4 +83,4 @@ def shortened(words: str, width: float, size: float = SIZE) -> str:
 
 
 def _value(value: str | float) -> str:
-    return value if isinstance(value, str) else f"{round(value, 2):g}"
+    return escape(value) if isinstance(value, str) else f"{round(value, 2):g}"

@@ -131,7 +131,9 @@ def _tiles(view: View) -> str:
             f"as {least.cheapest}, {percent(least.share_before)} before it" if least else "of one tensor",
         ),
     )
-    return "".join(f"<div><dt>{a}</dt><dd>{b}<small>{escape(c)}</small></dd></div>" for a, b, c in tiles)
+    return "".join(
+        f"<div><dt>{escape(a)}</dt><dd>{escape(b)}<small>{escape(c)}</small></dd></div>" for a, b, c in tiles
+    )
 
 
 def _legend(view: View) -> str:

@@ -75,7 +75,9 @@ def _head(record: Record, explanation: Explanation) -> str:
             ("Agreement", share(winner.agreement), f"asked for: {record.asked.min_agreement:g}"),
             ("Sent for one answer", size(winner.bytes_up) if winner.bytes_up else "nothing", "by the device"),
         )
-        cells = "".join(f"<div><dt>{a}</dt><dd>{b}<small>{escape(c)}</small></dd></div>" for a, b, c in tiles)
+        cells = "".join(
+            f"<div><dt>{escape(a)}</dt><dd>{escape(b)}<small>{escape(c)}</small></dd></div>" for a, b, c in tiles
+        )
         parts.append(f'<dl class="tiles">{cells}</dl>')
         parts.append(paragraph(words.why(explanation)))
     parts.append(
@@ -266,12 +268,12 @@ def _way(picture: Picture, candidate: Candidate, longest_us: float, kept: str, b
         f'<td class="l">{"chosen" if best else kept}</td>',
         f"<td>{ms(prediction.total.p50_us)}</td>",
         f"<td{' class=late' if late else ''}>{ms(prediction.total.p99_us)}{' late' if late else ''}</td>",
-        f'<td class="l"><span class="bar" role="img" aria-label="{told}">{bar}</span></td>',
+        f'<td class="l"><span class="bar" role="img" aria-label="{escape(told)}">{bar}</span></td>',
         f"<td>{ms(prediction.edge_us)}</td>",
         f"<td>{candidate.bytes_up / 1000:.1f}</td>",
         f"<td>{candidate.bytes_down / 1000:.1f}</td>",
         f"<td>{'unknown' if unknown else share(candidate.agreement)}</td>",
-        f'<td class="l">{words.timed(candidate.measured, picture.record.edge, picture.record.cloud)}</td>',
+        f'<td class="l">{escape(words.timed(candidate.measured, picture.record.edge, picture.record.cloud))}</td>',
     )
     return f"<tr{' class=best' if best else ''}>{''.join(cells)}</tr>"
 

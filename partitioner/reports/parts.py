@@ -1,4 +1,7 @@
-"""The pieces that a report is written with: tables, figures in two widths, letters of ways."""
+"""The pieces that a report is written with: tables, figures in two widths, letters of ways.
+
+Words are taken plain and escaped here, not by the caller; only what is named a drawing, a part or a ready-made row is markup.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,14 @@ def figure(draw: Callable[[float], str], caption: str, heading: str = "") -> str
     title = f"<h3>{escape(heading)}</h3>" if heading else ""
     return (
         f'<figure>{title}<div class="wide">{draw(WIDE)}</div><div class="narrow">{draw(NARROW)}</div>'
-        f"<figcaption>{caption}</figcaption></figure>"
+        f"<figcaption>{escape(caption)}</figcaption></figure>"
     )
 
 
 def section(anchor: str, title: str, *parts: str) -> str:
     """A section with its heading."""
-    return f'<section aria-labelledby="{anchor}"><h2 id="{anchor}">{escape(title)}</h2>{"".join(parts)}</section>'
+    head = f'<h2 id="{escape(anchor)}">{escape(title)}</h2>'
+    return f'<section aria-labelledby="{escape(anchor)}">{head}{"".join(parts)}</section>'
 
 
 def pair(*figures: str) -> str:
@@ -84,4 +88,4 @@ def _side(column: int, lefts: Sequence[int]) -> str:
 
 
 def _class(name: str) -> str:
-    return f' class="{name}"' if name else ""
+    return f' class="{escape(name)}"' if name else ""
