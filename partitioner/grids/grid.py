@@ -88,8 +88,9 @@ def parse_grid(text: str, where: str) -> tuple[GridPoint, ...]:
 
 def _parsed(values: object, parse: Callable[[object], float], where: str, key: str) -> list[float]:
     """The numbers of a list that is not empty and has none twice, except for weights."""
+    given = shown(values)
     if not isinstance(values, list) or not values:
-        example, given = _EXAMPLES.get(key, "[1, 2]"), shown(cast(object, values))
+        example = _EXAMPLES.get(key, "[1, 2]")
         raise UserError(f"{where}: {key}: expected a list with at least one value, such as {example}, not {given}")
     found: list[float] = []
     for place, value in enumerate(cast(list[object], values), start=1):
