@@ -88,6 +88,17 @@ def test_a_limit_on_bytes_takes_a_dearer_coding_where_that_is_the_best() -> None
     assert (free.plan.codings, tight.plan.codings) == (((0, 0),), ((0, 1),))
 
 
+@pytest.mark.parametrize("much", [10**14, 10**16, 10**31])
+def test_limits_far_beyond_all_that_there_is_change_nothing(much: int) -> None:
+    network = Network.of(chain(10.0, 10.0, 20.0, sizes=(50, 20, 40, 10)))
+    conditions = Conditions(us_per_byte=0.1)
+    free = find_plan(network, conditions, limits=Limits(least_share=0.5))
+    loose = find_plan(network, conditions, limits=Limits(least_share=0.5, memory_bytes=much, bytes_up=much))
+    assert isinstance(free, Found)
+    assert isinstance(loose, Found)
+    assert (loose.plan, loose.cost_us) == (free.plan, free.cost_us)
+
+
 @pytest.mark.parametrize(
     ("pins", "limits", "constraint", "nearest"),
     [

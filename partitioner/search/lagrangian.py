@@ -146,7 +146,8 @@ class Relaxation:
 
 
 def forms_of(network: Network, limits: Limits) -> list[Form]:
-    """The limits that are set, as sums."""
+    """The limits that are set, as sums. One beyond the sum of all that it counts is taken for that sum, which keeps what the
+    linear program is given near one."""
     nothing, free = np.zeros(len(network.device_us)), np.zeros_like(network.nbytes)
     forms: list[Form] = []
     work = float(network.work.sum())
@@ -154,10 +155,11 @@ def forms_of(network: Network, limits: Limits) -> list[Form]:
         forms.append(Form("share", -network.work / work, free, -limits.least_share))
     if limits.memory_bytes is not None:
         size = float(network.weight_bytes.sum()) or 1.0
-        forms.append(Form("memory", network.weight_bytes / size, free, limits.memory_bytes / size))
+        forms.append(Form("memory", network.weight_bytes / size, free, min(limits.memory_bytes / size, 1.0)))
     if limits.bytes_up is not None:
         size = float(np.max(network.nbytes, initial=0.0)) or 1.0
-        forms.append(Form("bytes", nothing, network.nbytes / size, limits.bytes_up / size))
+        most = float(np.max(network.nbytes, axis=1, initial=0.0).sum()) / size
+        forms.append(Form("bytes", nothing, network.nbytes / size, min(limits.bytes_up / size, most)))
     return forms
 
 
