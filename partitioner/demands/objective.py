@@ -30,7 +30,9 @@ OBJECTIVES: tuple[ObjectiveName, ...] = get_args(ObjectiveName)
 SURE = 2.0
 """Spreads before the deadline beyond which a way is not more surely on time than another."""
 EQUAL = 0.005
-"""Agreements that differ by less are the same, measured as they are on a few hundred answers."""
+"""The step of the grid to which agreements are rounded before they are put in order, measured as they are on a few hundred
+answers. Those that round to one step are the same: two nearer than a step may fall on either side of an edge (0.9974 and 1.0
+do), which keeps the order transitive, as a bound on differences would not."""
 HOUR_US = 3.6e9
 
 Amount = Annotated[float, msgspec.Meta(ge=0.0)]
