@@ -16,6 +16,7 @@ from records import ASKED, SEVERAL, away, device, record
 from tiny import make_bundle
 from typer.testing import CliRunner
 
+from partitioner.charts import svg
 from partitioner.charts.layout import spread_out, widest_places
 from partitioner.charts.scales import LinearScale, LogScale, decades
 from partitioner.charts.svg import drawing, shortened, tag, text_width
@@ -203,6 +204,35 @@ def test_a_long_name_keeps_its_beginning_and_its_end() -> None:
     assert short.endswith("int8")
     assert text_width(short) <= 120.0
     assert tag("a", class_="b", stroke_width=1.234) == '<a class="b" stroke-width="1.23"/>'
+
+
+def one_by_one(words: str, width: float) -> str:
+    """The same, by trying every length."""
+    if text_width(words) <= width:
+        return words
+    for kept in range(len(words) - 1, 3, -1):
+        candidate = f"{words[: (kept + 1) // 2]}…{words[len(words) - kept // 2 :]}"
+        if text_width(candidate) <= width:
+            return candidate
+    return "…"
+
+
+@given(st.text("aiMlw. 7", max_size=40), st.floats(0.0, 300.0))
+def test_as_much_of_a_name_is_kept_as_fits(words: str, width: float) -> None:
+    assert shortened(words, width) == one_by_one(words, width)
+
+
+def test_shortening_a_very_long_name_looks_at_few_more_characters_than_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at = 0
+
+    def counted(words: str, size: float = svg.SIZE) -> float:
+        nonlocal looked_at
+        looked_at += len(words)
+        assert looked_at < 2 * 20_000
+        return text_width(words, size)
+
+    monkeypatch.setattr(svg, "text_width", counted)
+    assert 100 < len(svg.shortened("ab/i" * 5_000, 1_000.0)) < 1_000
 
 
 def luminance(colour: str) -> float:

@@ -7,6 +7,7 @@ script, and none keeps labels apart. Widths of texts are estimates on the wide s
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from html import escape
 from typing import Literal
 
@@ -17,6 +18,10 @@ LINE = 15.0
 
 Anchor = Literal["start", "middle", "end"]
 
+LEAST_KEPT = 4
+"""Characters of a text that is shortened; where they have no room, the ellipsis stands alone."""
+_NARROWEST = 0.38
+"""Width of the narrowest characters, as a share of the size."""
 _NARROW = frozenset("ijlft.,:;'|!I()[]/ ")
 _WIDE = frozenset("mwMW@%")
 
@@ -66,20 +71,23 @@ def drawing(width: float, height: float, title: str, description: str, *parts: s
 
 def text_width(words: str, size: float = SIZE) -> float:
     """About how many pixels wide a text of this size is, rather more than less."""
-    units = sum(0.38 if c in _NARROW else 0.92 if c in _WIDE else 0.64 for c in words)
+    units = sum(_NARROWEST if c in _NARROW else 0.92 if c in _WIDE else 0.64 for c in words)
     return units * size
 
 
 def shortened(words: str, width: float, size: float = SIZE) -> str:
-    """The text, or its beginning and its end around an ellipsis where it is wider than this."""
+    """The text, or its beginning and its end around an ellipsis where it is wider than this. The time grows with the length
+    of the text, not with its square: names of tensors may be thousands of characters long."""
     if text_width(words, size) <= width:
         return words
-    for kept in range(len(words) - 1, 3, -1):
+
+    def around(kept: int) -> str:
         front = (kept + 1) // 2
-        candidate = f"{words[:front]}…{words[len(words) - (kept - front) :]}"
-        if text_width(candidate, size) <= width:
-            return candidate
-    return "…"
+        return f"{words[:front]}…{words[len(words) - (kept - front) :]}"
+
+    most = min(len(words) - 1, int(width / (_NARROWEST * size)))
+    fitting = bisect_right(range(LEAST_KEPT, most + 1), width, key=lambda kept: text_width(around(kept), size))
+    return around(LEAST_KEPT + fitting - 1) if fitting else "…"
 
 
 def _value(value: str | float) -> str:
