@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
-from html import escape
 from pathlib import Path
 
 from hil.report import PlanSummary, Report
 from hil.report_svg import legend, panel, shares
 from hil.results import PhaseResult
 from hil.verdict import BROKEN, HOLDS, NOT_JUDGED
+from partitioner.charts.markup import escape
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #1f2937; background: #f8fafc; margin: 0 auto; padding: 24px;

@@ -7,9 +7,9 @@ anywhere. Cloud and edge differ in shape as well as in colour.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from html import escape
 
 from hil.results import PhaseResult, Point
+from partitioner.charts.markup import escape
 
 WIDTH, HEIGHT = 640, 216
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 32, 34

@@ -18,7 +18,9 @@ from partitioner.explanations.words import timed
 from partitioner.grids.regret import words
 from partitioner.planned import Planned
 from partitioner.records.record import Record
+from partitioner.terminal import PlainConsole
 from shared.plan import REPORT_FILE
+from shared.printable import printable
 
 SHOWN = 8
 
@@ -122,12 +124,12 @@ def main(
     quick: Annotated[bool, typer.Option("--quick", help="Spend less time on timing and judging.")] = False,
 ) -> None:
     """Decide where a model should run under a deadline and a link, cut it there, prove it, and write the bundle."""
-    console = Console(markup=False)  # names of tensors and files are not ours
+    console = PlainConsole(highlight=True)
     with console.status("starting") as status:
 
         def progress(text: str) -> None:
             if console.is_terminal:
-                status.update(Text(text))
+                status.update(Text(printable(text)))
             else:
                 console.print(text)
 

@@ -25,8 +25,10 @@ from partitioner.profiles.record import OperatorKind
 from partitioner.profiles.roofline import Roof
 from partitioner.profiles.scaling import scaled
 from partitioner.profiles.show import origin_line, show_difference, show_profile
+from partitioner.terminal import PlainConsole
 from shared.cli import guarded
 from shared.errors import UserError
+from shared.printable import printable
 
 MEASURE = "measure"
 
@@ -97,7 +99,7 @@ def measure_here(
     Run it on the machine that is to be described, with as little else running as in use. `headtail profile MODEL` is the
     same.
     """
-    console = Console(markup=False, highlight=False)
+    console = PlainConsole()
     with _Shown(console) as shown:
         profile = api.profile(
             model,
@@ -131,7 +133,7 @@ def diff(
         told = {"a": origin_line(mine), "b": origin_line(theirs), **msgspec.to_builtins(difference)}
         typer.echo(msgspec.json.format(msgspec.json.encode(told), indent=1).decode())
     else:
-        show_difference(difference, mine, theirs, Console(markup=False, highlight=False))
+        show_difference(difference, mine, theirs, PlainConsole())
 
 
 def scale(
@@ -149,7 +151,7 @@ def scale(
         raise UserError("nothing to scale by: give --by, --conv or --matmul")
     made = scaled(load_profile(profile), profile.name, by, of_kind)
     save_profile(made, out)
-    show_profile(made, Console(markup=False, highlight=False))
+    show_profile(made, PlainConsole())
 
 
 def estimate(
@@ -171,12 +173,12 @@ def estimate(
     recipes = [Recipe(model, shapes, preprocess, postprocess) for shapes in buckets_of(shape or ())]
     made = estimate_profile(model, side.value, recipes, roof, device, batches_of(batch))
     save_profile(made, out)
-    show_profile(made, Console(markup=False, highlight=False))
+    show_profile(made, PlainConsole())
 
 
 def show(profile: ProfileFile) -> None:
     """Show what a profile holds."""
-    show_profile(load_profile(profile), Console(markup=False, highlight=False))
+    show_profile(load_profile(profile), PlainConsole())
 
 
 def batches_of(text: str | None) -> tuple[int, ...] | None:
@@ -211,7 +213,7 @@ class _Shown:
     def tell(self, what: str, done: float) -> None:
         """Show it. Nothing is drawn in between, so that nothing runs beside what is timed."""
         if self._console.is_terminal:
-            self._bar.update(self._task, description=what, completed=done)
+            self._bar.update(self._task, description=printable(what), completed=done)
             self._bar.refresh()
         elif what != self._last:
             self._console.print(what)

@@ -25,6 +25,7 @@ import typer
 from shared.commands import Command
 from shared.errors import HeadtailError, InvariantBroken, Unsatisfiable, UserError
 from shared.installation import check_installation
+from shared.printable import printable
 from shared.standard_streams import OutputError, name_output, open_missing_streams, unwritten
 
 GROUP = "headtail.commands"
@@ -152,7 +153,7 @@ def endings() -> Generator[None, None, None]:
 
 def _end(status: int, message: str, story: str = "") -> NoReturn:
     with suppress(OSError):
-        typer.echo(f"{story}headtail: {' '.join(message.splitlines())}", err=True)
+        typer.echo(printable(f"{story}headtail: {' '.join(message.splitlines())}"), err=True)
     unwritten(sys.stderr)
     raise SystemExit(status)
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from graphs import Net, centre_detector, classifier
 from onnx import helper, numpy_helper
-from rich.console import Console
 from typer.testing import CliRunner
 
 from partitioner.graph.recipe import Recipe
 from partitioner.inspections.cli import main, show, size
 from partitioner.inspections.inspection import Inspection, inspect_model
+from partitioner.terminal import PlainConsole
 from shared.errors import ModelError
 
 
@@ -182,9 +182,10 @@ def test_tables_show_names_with_brackets_as_they_are(tmp_path: Path) -> None:
                 fields[position] = name.replace("stem", "stem[red]")
     for tensor in net.weights:
         tensor.name = tensor.name.replace("stem", "stem[red]")
-    console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
-    show(look(net, tmp_path, "1,3,16,16"), console)
-    assert "stem[red]" in console.export_text()
+    console = PlainConsole(width=160)
+    with console.capture() as told:
+        show(look(net, tmp_path, "1,3,16,16"), console)
+    assert "stem[red]" in told.get()
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 
+from partitioner.charts.markup import escape
 from partitioner.charts.svg import SIZE, drawing, line, rect, shortened, tag, text, text_width
 from partitioner.inspections.folding import Fold, Lane, Row
 

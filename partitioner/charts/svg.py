@@ -8,8 +8,9 @@ script, and none keeps labels apart. Widths of texts are estimates on the wide s
 from __future__ import annotations
 
 from bisect import bisect_right
-from html import escape
 from typing import Literal
+
+from partitioner.charts.markup import escape
 
 SIZE = 12.0
 """Size of the text of all charts, in pixels."""

@@ -19,6 +19,7 @@ from partitioner.grids import regret
 from partitioner.inversions import inversion
 from partitioner.planned import read_plan
 from partitioner.records.record import Record
+from partitioner.terminal import PlainConsole
 from partitioner.words import ms, share
 
 WIDE_COLUMNS = 110
@@ -58,7 +59,7 @@ def main(
     if as_json:
         typer.echo(msgspec.json.format(msgspec.json.encode(explanation), indent=1))
         return
-    _show(Console(markup=False, highlight=False), explanation, planned.record)
+    _show(PlainConsole(), explanation, planned.record)
 
 
 def _show(console: Console, explanation: Explanation, record: Record) -> None:

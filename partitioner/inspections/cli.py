@@ -18,6 +18,7 @@ from partitioner.inspections.page import render_page, render_svg
 from partitioner.inspections.view import bytes_in_words as size
 from partitioner.inspections.view import view_of
 from partitioner.profiles.file import load_profile
+from partitioner.terminal import PlainConsole
 from shared.errors import ModelError, UserError
 
 
@@ -57,7 +58,7 @@ def main(
     if json:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
     else:
-        show(found, Console())
+        show(found, PlainConsole(highlight=True))
     if found.problem:
         raise ModelError(found.problem)
 
@@ -130,7 +131,7 @@ def _values(found: Inspection) -> Table:
         ("out", value) for value in found.outputs
     ]
     for direction, value in rows:
-        table.add_row(direction, _plain(value.name), value.dtype, _plain(value.shape))
+        table.add_row(direction, value.name, value.dtype, value.shape)
     return table
 
 
@@ -146,7 +147,7 @@ def _cuts(cuts: tuple[CutRow, ...]) -> Table:
         types = " ".join(dict.fromkeys(spec.dtype for spec in cut.tensors))
         shapes = " ".join("x".join(map(str, spec.shape)) or "scalar" for spec in cut.tensors)
         table.add_row(
-            _plain(cut.name),
+            cut.name,
             cut.producer,
             types,
             shapes,
@@ -156,7 +157,3 @@ def _cuts(cuts: tuple[CutRow, ...]) -> Table:
             f"{cut.share_before:.1%}",
         )
     return table
-
-
-def _plain(text: str) -> str:
-    return text.replace("[", "\\[")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from html import escape
 from pathlib import PurePath
 
 from partitioner.charts.column import draw_column, side_by_side
+from partitioner.charts.markup import escape
 from partitioner.charts.svg import drawing, rect, shortened, tag, text, text_width
 from partitioner.inspections.view import View, bytes_in_words, percent, sends
 from partitioner.reports.parts import facts, paragraph, plain_table, section

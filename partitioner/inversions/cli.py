@@ -10,6 +10,7 @@ import typer
 from partitioner.inversions.inversion import words
 from partitioner.inversions.inverting import invert_plan
 from partitioner.planned import read_plan
+from shared.printable import printable
 
 
 def main(
@@ -22,4 +23,4 @@ def main(
     A high figure proves that the input can be rebuilt. A low one proves nothing: an attacker with more data does better.
     """
     for found in invert_plan(read_plan(plan), calibration, seed).record.inversions:
-        typer.echo(words(found))
+        typer.echo(printable(words(found)))

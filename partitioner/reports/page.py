@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from html import escape
 
+from partitioner.charts.markup import escape
 from partitioner.charts.ratios import draw_ratios
 from partitioner.choose import ordered
 from partitioner.costs.cost import Candidate, predict

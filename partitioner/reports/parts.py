@@ -6,9 +6,9 @@ Words are taken plain and escaped here, not by the caller; only what is named a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from html import escape
 
 from partitioner.charts.frame import Mark
+from partitioner.charts.markup import escape
 
 WIDE, NARROW = 520.0, 340.0
 """Widths, in pixels, for which each figure is drawn: half of a desk's page, and a phone's. A drawing that is only shrunk
