@@ -221,7 +221,7 @@ def test_a_running_agent_is_measured_and_the_new_plan_takes_the_place_of_the_old
 
 def test_without_a_node_a_plan_through_the_cloud_does_not_hold(tmp_path: Path) -> None:
     path = write_small(tmp_path, "small", rungs=("whole", "small"), routes=("raw", "split"), times=Times())
-    (path / RECORD_FILE).write_bytes(encode_record(small_record(FAST, 500.0, 0.001)))
+    (path / RECORD_FILE).write_bytes(encode_record(small_record(FAST, 5.0, 0.001)))
     write_manifest(path)
     endpoint = f"ipc://{tmp_path}/agent"
     with ServiceProcess("edge", tmp_path, edge_settings(endpoint, [path])) as agent:
@@ -230,7 +230,7 @@ def test_without_a_node_a_plan_through_the_cloud_does_not_hold(tmp_path: Path) -
     assert status == 1, said
     assert "its best way is image as raw" in said
     assert "pushed" not in said
-    assert load_bundle(path).files[RECORD_FILE].read_bytes() == encode_record(small_record(FAST, 500.0, 0.001))
+    assert load_bundle(path).files[RECORD_FILE].read_bytes() == encode_record(small_record(FAST, 5.0, 0.001))
 
 
 def test_another_version_of_the_plan_is_refused(tmp_path: Path) -> None:
