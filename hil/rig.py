@@ -87,7 +87,7 @@ class Rig:
             elif fault.kind == "stall":
                 self.proxy.stall(False)
             elif fault.kind == "heat":
-                self._warm(1.0)
+                self._heat(1.0)
 
     def apply(self, fault: Fault) -> None:
         """Let a fault happen."""
@@ -96,11 +96,11 @@ class Rig:
         elif fault.kind == "start":
             self.services[fault.node].start()
         elif fault.kind == "heat":
-            self._warm(fault.times)
+            self._heat(fault.times)
         else:
             self.proxy.stall(fault.kind == "stall")
 
-    def _warm(self, times: float) -> None:
+    def _heat(self, times: float) -> None:
         edge = self.services["edge"]
         Throttle(edge.config).set(edge.pid, times)
 
