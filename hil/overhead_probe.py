@@ -4,32 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
 import numpy as np
-from onnx import NodeProto, TensorProto, helper, numpy_helper
+from onnx import NodeProto, helper
 
+from hil.small_bundle import IR_VERSION, OPSET, finish_small, write_segment
 from partitioner.costs.cost import HEADER_BYTES
-from shared.bundle import digests, write_manifest
-from shared.plan import (
-    GOLDEN_FILE,
-    PLAN_FILE,
-    PLAN_FORMAT,
-    RAW,
-    REPORT_FILE,
-    WEIGHTS_FILE,
-    Cut,
-    Plan,
-    Profile,
-    Program,
-    RangeTime,
-    Route,
-    Rung,
-    Segment,
-)
+from shared.bundle import Golden
+from shared.plan import PLAN_FORMAT, RAW, Cut, Plan, Profile, Program, RangeTime, Route, Rung, Segment
 from shared.request import TensorSpec
 
-OPSET = 17
-IR_VERSION = 8
 WIDTH = 512
 LAYERS = 8
 """Products of a row of `WIDTH` with a square matrix in each of the two segments: about half a millisecond together."""
@@ -47,10 +30,7 @@ def write_probe(folder: Path, name: str, nbytes: int) -> Path:
     segments = (Segment("head", "head.onnx", ("x",), ("middle",)), Segment("tail", "tail.onnx", ("middle",), ("y",)))
     for segment, entry, leaving in zip(segments, specs, specs[1:], strict=False):
         _write_segment(path / segment.file, entry, leaving)
-    (path / WEIGHTS_FILE).write_bytes(b"")
-    (path / REPORT_FILE).write_text("<!doctype html><title>a probe</title>", encoding="utf-8")
     sample = np.random.default_rng(0).random(specs[0].shape, np.float32)
-    np.savez(path / GOLDEN_FILE, **{"in/0/x": sample, "out/0/y": sample})  # type: ignore[arg-type]
     times = tuple(
         RangeTime(0, first, last, 1, RUN_US * (last - first), 2 * RUN_US * (last - first))
         for first, last in ((0, 1), (1, 2), (0, 2))
@@ -70,12 +50,10 @@ def write_probe(folder: Path, name: str, nbytes: int) -> Path:
         routes=tuple(Route(cut, "raw", 1.0, nbytes + HEADER_BYTES, nbytes + HEADER_BYTES) for cut in (0, 1)),
         metric="exact",
         chosen="a probe, for measuring",
-        digests=digests(path, [segment.file for segment in segments] + [WEIGHTS_FILE]),
+        digests={},
         profiles=(Profile("edge", *profile), Profile("cloud", *profile)),
     )
-    (path / PLAN_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(plan)))
-    write_manifest(path)
-    return path
+    return finish_small(path, plan, [Golden((sample,), (sample,))], "a probe")
 
 
 def _write_segment(path: Path, entry: TensorSpec, leaving: TensorSpec) -> None:
@@ -96,10 +74,4 @@ def _write_segment(path: Path, entry: TensorSpec, leaving: TensorSpec) -> None:
         "square": square,
         "zero": np.zeros((), np.float32),
     }
-    values = [
-        helper.make_tensor_value_info(spec.name, TensorProto.FLOAT, list(spec.shape)) for spec in (entry, leaving)
-    ]
-    kept = [numpy_helper.from_array(array, name) for name, array in constants.items()]
-    graph = helper.make_graph(nodes, path.stem, values[:1], values[1:], kept)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
-    path.write_bytes(model.SerializeToString())
+    write_segment(path, nodes, entry, leaving, constants, batchable=False)

@@ -9,22 +9,19 @@ that. How long the runs take is the caller's to say: the profile claims it, and 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from onnx import NodeProto, TensorProto, helper, numpy_helper
+from onnx import NodeProto, TensorProto, helper
 
-from shared.bundle import digests, write_manifest
+from hil.small_bundle import IR_VERSION, OPSET, finish_small, write_segment
+from shared.bundle import Golden
 from shared.plan import (
-    GOLDEN_FILE,
-    PLAN_FILE,
     PLAN_FORMAT,
     RAW,
-    REPORT_FILE,
-    WEIGHTS_FILE,
     CodecTime,
     Coding,
     Cut,
@@ -38,8 +35,6 @@ from shared.plan import (
 )
 from shared.request import Array, TensorSpec
 
-OPSET = 17
-IR_VERSION = 8
 SIDE = 16
 PATCH = 4
 PIXELS = SIDE * SIDE * 3
@@ -99,16 +94,11 @@ def write_small(
     second = rng.integers(-4, 5, (MIDDLE, CLASSES)).astype(np.float32)
     direct = rng.integers(-8, 9, (PIXELS, CLASSES)).astype(np.float32)
     head = (*_sums("first"), helper.make_node("Mul", ["sums", "scale"], ["middle"]))
-    _write_segment(path, "head", head, IMAGE, CROSSING, {"first": first, "scale": np.full((), DOWN_SCALE, np.float32)})
+    scale = np.full((), DOWN_SCALE, np.float32)
+    write_segment(path / "head.onnx", head, IMAGE, CROSSING, {"first": first, "scale": scale})
     tail = (helper.make_node("Relu", ["middle"], ["kept"]), helper.make_node("MatMul", ["kept", "second"], ["scores"]))
-    _write_segment(path, "tail", tail, CROSSING, SCORES, {"second": second})
-    _write_segment(path, "small", _sums("direct", "scores"), IMAGE, SCORES, {"direct": direct})
-    (path / WEIGHTS_FILE).write_bytes(b"")
-    (path / REPORT_FILE).write_text("<!doctype html><title>a small plan</title>", encoding="utf-8")
-    images = make_images(2, seed + 1)
-    answers = [_whole(image, first, second) for image in images]
-    golden = {f"in/{i}/image": image for i, image in enumerate(images)}
-    np.savez(path / GOLDEN_FILE, **golden, **{f"out/{i}/scores": answer for i, answer in enumerate(answers)})  # type: ignore[arg-type]
+    write_segment(path / "tail.onnx", tail, CROSSING, SCORES, {"second": second})
+    write_segment(path / "small.onnx", _sums("direct", "scores"), IMAGE, SCORES, {"direct": direct})
     whole = Program("whole", tuple(_segment(part) for part in ("head", "tail")))
     plan = Plan(
         format=PLAN_FORMAT,
@@ -124,12 +114,11 @@ def write_small(
         routes=tuple(ROUTES[route] for route in routes),
         metric="exact",
         chosen="small, for rigs",
-        digests=digests(path, [WEIGHTS_FILE, "head.onnx", "tail.onnx", "small.onnx"]),
+        digests={},
         profiles=_profiles(times or Times()),
     )
-    (path / PLAN_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(plan)))
-    write_manifest(path)
-    return path
+    vectors = [Golden((image,), (_whole(image, first, second),)) for image in make_images(2, seed + 1)]
+    return finish_small(path, plan, vectors, "a small plan")
 
 
 def make_images(count: int, seed: int) -> tuple[Array, ...]:
@@ -160,26 +149,6 @@ _ENDS = {"head": ("image", "middle"), "tail": ("middle", "scores"), "small": ("i
 def _segment(name: str) -> Segment:
     entry, leaving = _ENDS[name]
     return Segment(name, f"{name}.onnx", (entry,), (leaving,))
-
-
-def _write_segment(
-    folder: Path,
-    name: str,
-    nodes: Sequence[NodeProto],
-    entry: TensorSpec,
-    leaving: TensorSpec,
-    weights: Mapping[str, Numbers],
-) -> None:
-    ends = (
-        helper.make_tensor_value_info(
-            spec.name, helper.np_dtype_to_tensor_dtype(np.dtype(spec.dtype)), ["N", *spec.shape[1:]]
-        )
-        for spec in (entry, leaving)
-    )
-    kept = [numpy_helper.from_array(array, key) for key, array in weights.items()]
-    graph = helper.make_graph(list(nodes), name, [next(ends)], [next(ends)], kept)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
-    (folder / f"{name}.onnx").write_bytes(model.SerializeToString())
 
 
 def _profiles(times: Times) -> tuple[Profile, Profile]:
