@@ -118,6 +118,15 @@ def test_an_npz_that_does_not_fit_is_refused(tmp_path: Path, arrays: dict[str, n
         load_sources(path, FLOATS, 0)
 
 
+@pytest.mark.parametrize(("value", "words"), [(np.nan, "NaN"), (np.inf, "an infinity"), (-np.inf, "an infinity")])
+def test_an_npz_with_no_numbers_in_it_is_refused_by_row_and_input(tmp_path: Path, value: float, words: str) -> None:
+    rows = np.zeros((6, 4), np.float32)
+    rows[3, 2] = value
+    np.savez(tmp_path / "rows.npz", x=rows)
+    with pytest.raises(UserError, match=rf"rows\.npz: 'x': row 3 holds {words}: expected finite numbers"):
+        load_sources(tmp_path / "rows.npz", FLOATS, 0)
+
+
 def test_a_damaged_npz_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "rows.npz"
     path.write_bytes(b"PK\x03\x04 half a file")
@@ -221,6 +230,13 @@ def none():
 def number():
     return 3
 
+def holes():
+    yield np.zeros((1, 4), np.float32)
+    yield np.array([[0, 1, np.nan, 3]], np.float32)
+
+def endless_numbers():
+    yield np.array([[0, 1, -np.inf, 3]], np.float32)
+
 def fails():
     yield np.zeros((1, 4), np.float32)
     raise OSError("the disk is gone")
@@ -257,6 +273,8 @@ def test_an_endless_function_is_asked_for_no_more_than_is_kept(mine: str, monkey
         ("double", r"row 0: 'x' is float64\[1, 4\], expected float32\[1, 4\]"),
         ("other", r"row 0: no array 'x', only y"),
         ("listed", r"row 0: 'x' is list, expected a numpy array"),
+        ("holes", r"row 1: 'x' holds NaN: expected finite numbers"),
+        ("endless_numbers", r"row 0: 'x' holds an infinity: expected finite numbers"),
         ("none", r"yielded no row"),
         ("number", r"returned int, expected rows to iterate over"),
         ("fails", r"failed after 1 rows: OSError: the disk is gone"),

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 from partitioner.graph.cuts import cut_at, find_cuts
 from partitioner.graph.observe import joined, observe
 from partitioner.graph.run import run_model, sample_inputs
+from shared.errors import ModelError
 from shared.request import TensorSpec
 
 
@@ -211,3 +212,27 @@ def test_a_pinned_model_is_cut_as_well() -> None:
     names = [cut.name for cut in find_cuts(model)]
     assert "a" in names
     assert chained(model, [cut_at(model, "a")]) == 0.0
+
+
+def rows_of_a_net(first: int | str) -> Net:
+    net = Net()
+    net.input("x", [first, 3])
+    net.output(dense(net, "x", "y", 3))
+    net.weights.clear()
+    net.weight("y.w", 3, 3)
+    return net
+
+
+def test_a_shape_of_several_rows_is_refused_with_the_one_that_was_meant() -> None:
+    for first in ("n", 1):
+        with pytest.raises(ModelError, match=r"'x=2,3': the first axis of 'x' counts the rows.*expected 1,3"):
+            rows_of_a_net(first).normal("2,3")
+    assert rows_of_a_net("n").normal("1,3").inputs[0].shape == (1, 3)
+
+
+def test_a_file_that_fixes_its_rows_keeps_them_stated_or_not() -> None:
+    for texts in ((), ("2,3",)):
+        model = rows_of_a_net(2).normal(*texts)
+        assert model.inputs[0].shape == (2, 3)
+    with pytest.raises(ModelError, match="expected 1,3"):
+        rows_of_a_net(2).normal("4,3")

@@ -1,7 +1,7 @@
 """Rows of a model's inputs as a user gives them: an `.npz` with an array for each input, or a function that yields them.
 
-Everything is checked at this door, by name: dtype, shape, how many. A function may yield for ever; it is asked for no more
-than is kept.
+Everything is checked at this door, by name: dtype, shape, how many, and that floats are finite: an answer to NaN or to an
+infinity is mostly NaN, by which nothing can be judged. A function may yield for ever; it is asked for no more than is kept.
 """
 
 from __future__ import annotations
@@ -52,6 +52,9 @@ def read_rows(path: Path, inputs: Sequence[TensorSpec]) -> tuple[Row, ...]:
                 f"expected {spec.dtype}{['rows', *spec.shape[1:]]}"
             )
         count = min(count, array.shape[0] // max(1, spec.shape[0]))
+    for spec in inputs:
+        rows = arrays[spec.name][: count * max(1, spec.shape[0])]
+        _check_finite(rows.reshape(count, -1) if count else rows, f"calibration {path}: {spec.name!r}")
     return tuple(
         tuple(np.ascontiguousarray(arrays[spec.name][i * spec.shape[0] : (i + 1) * spec.shape[0]]) for spec in inputs)
         for i in range(count)
@@ -117,5 +120,24 @@ def _checked(row: object, inputs: Sequence[TensorSpec], where: str) -> Row:
             raise UserError(
                 f"{where}: {spec.name!r} is {tensor.dtype}{list(tensor.shape)}, expected {spec.dtype}{list(spec.shape)}"
             )
+        if not _finite(tensor):
+            raise UserError(f"{where}: {spec.name!r} holds {_odd(tensor)}: expected finite numbers")
         tensors.append(np.array(tensor, order="C"))
     return tuple(tensors)
+
+
+def _check_finite(rows: Array, where: str) -> None:
+    """Refuse rows (rows, elements) that hold something else than numbers, naming the first of them."""
+    if _finite(rows):
+        return
+    for number, row in enumerate(rows):
+        if not _finite(row):
+            raise UserError(f"{where}: row {number} holds {_odd(row)}: expected finite numbers")
+
+
+def _finite(array: Array) -> bool:
+    return array.dtype.kind not in "fc" or bool(np.isfinite(array).all())
+
+
+def _odd(array: Array) -> str:
+    return "NaN" if bool(np.isnan(array).any()) else "an infinity"

@@ -19,7 +19,7 @@ from partitioner.graph.batch import make_batchable
 from partitioner.graph.convert import fold, inline_functions, raise_opset
 from partitioner.graph.model import Model, as_read, real_inputs, value_info
 from partitioner.graph.run import Session, Tensors, check_same, difference, open_session, run_session, sample_inputs
-from partitioner.graph.shapes import concrete_inputs, set_inputs
+from partitioner.graph.shapes import check_one_row, concrete_inputs, set_inputs
 from shared.errors import ModelError
 from shared.request import TensorSpec
 
@@ -34,8 +34,8 @@ def normalise(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> Model:
     """The normal form of a model that was read from a file, at the given shapes (`parse_shapes`).
 
     Raises:
-        ModelError: an axis stays open, the graph is damaged, it cannot be run at these shapes, or a pass changed an
-            answer.
+        ModelError: an axis stays open, a shape is of several rows, the graph is damaged, it cannot be run at these shapes,
+            or a pass changed an answer.
     """
     specs = concrete_inputs(model, shapes)
     proto = structured(model)
@@ -43,6 +43,8 @@ def normalise(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> Model:
     found = None
     if all(spec.shape for spec in specs):
         found = make_batchable(tidy(fold(_shaped(proto, model.name, specs, free_rows=True))))
+    if found is not None:
+        check_one_row(model, shapes)
     result = settled(found or tidy(fold(pinned)))
     quantised = any(node.op_type == "QuantizeLinear" for node in proto.graph.node)
     check_same(pinned, result, sample_inputs(pinned), QUANTISED_TOLERANCE if quantised else TOLERANCE)

@@ -91,6 +91,21 @@ def concrete_inputs(model: Model, shapes: Shapes) -> tuple[TensorSpec, ...]:
     return tuple(specs)
 
 
+def check_one_row(model: Model, shapes: Shapes) -> None:
+    """Refuse stated shapes of several rows, for a model of which a batch gives the same as its rows one by one.
+
+    A first axis that the file itself fixes may be stated as it is there. Raises `ModelError`.
+    """
+    fixed = {spec.name: spec.shape[0] for spec in model.inputs if spec.shape}
+    for name, shape in shapes.items():
+        if shape and shape[0] not in {1, fixed.get(name)}:
+            one = ",".join(map(str, (1, *shape[1:])))
+            raise ModelError(
+                f"shape '{name}={','.join(map(str, shape))}': the first axis of '{name}' counts the rows of a batch, and a "
+                f"shape is that of one row: expected {one}"
+            )
+
+
 def set_inputs(proto: onnx.ModelProto, specs: Sequence[TensorSpec], free_rows: bool) -> None:
     """Give the graph these inputs, in place; the first axis stays open where `free_rows`."""
     del proto.graph.input[:]
