@@ -261,11 +261,17 @@ def _private(options: PlanOptions) -> list[str]:
     """What a private input means, in plain words."""
     if not options.private_input:
         return []
-    return [
+    told = [
         "the input stays on the device: ways that send it, in whatever coding, are left out. What crosses an early cut is no "
         "secret: a small decoder can often rebuild the input from it, the better the earlier the cut lies (--least-share); "
         "headtail invert holds one against the routes"
     ]
+    if options.least_share <= 0.0:
+        told.append(
+            "no least share of the compute before the cut was stated (--least-share): a cut behind the first operators may "
+            "win, which gives away most"
+        )
+    return told
 
 
 def _rungs(study: Study, progress: Progress) -> tuple[list[LowerRung], list[str]]:

@@ -108,6 +108,25 @@ def test_a_reader_needs_steps_symbols_and_its_blank() -> None:
     check_metric("text:blank=39", [spec("p", 1, 20, 40)])
 
 
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        [spec("boxes", 1, 32, 4), spec("scores", 1, 32)],
+        [spec("scores", 1, 32, 2), spec("boxes", 1, 32, 4)],
+        [spec("output0", 1, 300, 4), spec("output1", 1, 300, 80)],
+    ],
+)
+@pytest.mark.parametrize("metric", ["text", "text-edits"])
+def test_boxes_are_not_read_as_text(metric: str, outputs: list[TensorSpec]) -> None:
+    with pytest.raises(UserError, match=rf"'{metric}' does not fit output.*of boxes it cannot judge"):
+        check_metric(metric, outputs)
+
+
+def test_a_reader_with_a_second_output_or_four_symbols_is_read() -> None:
+    check_metric("text", [spec("p", 1, 20, 4)])
+    check_metric("text", [spec("p", 1, 20, 40), spec("best", 1, 20)])
+
+
 words = st.lists(st.integers(0, 3), max_size=8).map(tuple)
 
 

@@ -144,6 +144,7 @@ def test_a_device_too_small_for_the_whole_model_is_insured_by_a_smaller_one_and_
     assert segments_of(plan, "edge", 0) == max((route.cut for route in plan.routes), default=0) < len(plan.cuts) - 1
     assert {route.cut for route in plan.routes} != {0}
     assert head < whole
+    assert any("no least share" in note for note in made.weighing.notes)
 
 
 def write_small(path: Path) -> Path:

@@ -42,6 +42,7 @@ def test_a_private_input_is_never_sent_and_early_cuts_are_left_out(place: Path) 
         assert not {tensor.name for tensor in cut.tensors} & {tensor.name for tensor in made.plan.inputs}
     assert all(route.cut > 0 for route in made.plan.routes)
     assert any("rebuild the input" in note for note in weighing.notes)
+    assert not any("no least share" in note for note in weighing.notes)
 
 
 def test_ways_that_send_too_much_are_left_out(place: Path) -> None:

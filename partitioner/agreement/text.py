@@ -58,8 +58,11 @@ class Reader:
         )
 
     def check(self, outputs: Sequence[TensorSpec]) -> None:
-        """Refuse a first output that is no table of steps and symbols, or has no such blank, with `UserError`."""
+        """Refuse a first output that is no table of steps and symbols, has no such blank, or is a detector's boxes, with
+        `UserError`."""
         spec = outputs[0]
+        if _gives_boxes(outputs):
+            raise misfit(self.name, spec, "a reader's scores of symbols; of boxes it cannot judge (--metric detection)")
         if len(spec.shape) < 2 or spec.shape[-1] < 2 or math.prod(spec.shape[:-1]) < 2:
             raise misfit(self.name, spec, "at least 2 steps, with at least 2 symbols in its last axis")
         if not -spec.shape[-1] <= self.blank < spec.shape[-1]:
@@ -118,6 +121,15 @@ def edit_distance(left: Symbols, right: Symbols) -> int:
         below = np.concatenate([np.array([number], np.int64), changed])
         row = np.minimum.accumulate(below - places) + places
     return int(row[-1])
+
+
+def _gives_boxes(outputs: Sequence[TensorSpec]) -> bool:
+    """Whether the outputs are a detector's: named so, or rows of four numbers beside another output with as many rows."""
+    if "boxes" in {spec.name for spec in outputs}:
+        return True
+    spec = outputs[0]
+    rows = spec.shape[:-1]
+    return spec.shape[-1:] == (4,) and any(other.shape[: len(rows)] == rows for other in outputs[1:])
 
 
 def _labelled(label: Answer) -> Symbols:
