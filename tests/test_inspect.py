@@ -188,6 +188,19 @@ def test_tables_show_names_with_brackets_as_they_are(tmp_path: Path) -> None:
     assert "stem[red]" in told.get()
 
 
+def test_a_narrow_terminal_shows_every_number_and_name_whole(tmp_path: Path) -> None:
+    found = look(classifier(), tmp_path, "1,3,16,16")
+    console = PlainConsole(width=80)
+    with console.capture() as told:
+        show(found, console)
+    lines = told.get()
+    assert "…" not in lines
+    assert max(map(len, lines.splitlines())) <= 80
+    for cut in found.cuts:
+        assert f"{cut.share_before:.1%}" in lines
+        assert f"{size(cut.cheapest_bytes)} {cut.cheapest}" in lines
+
+
 @pytest.mark.parametrize(
     ("count", "text"), [(0, "0 B"), (999, "999 B"), (1000, "1.0 KB"), (589_824, "589.8 KB"), (7_300_000, "7.3 MB")]
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +21,9 @@ from partitioner.inspections.view import view_of
 from partitioner.profiles.file import load_profile
 from partitioner.terminal import PlainConsole
 from shared.errors import ModelError, UserError
+
+WIDE = 110
+"""Columns of a terminal that shows all columns of the table of cuts."""
 
 
 def main(
@@ -78,7 +82,7 @@ def show(found: Inspection, console: Console) -> None:
         console.print(trait, highlight=False, markup=False)
     console.print(_values(found))
     if found.cuts:
-        console.print(_cuts(found.cuts))
+        console.print(_cuts(found.cuts, wide=console.width >= WIDE))
         console.print("batches: " + ("yes, proven with two rows" if found.batchable else "no"), highlight=False)
     for warning in found.warnings:
         console.print(f"warning: {warning}", style="yellow", highlight=False, markup=False)
@@ -126,7 +130,7 @@ def _traits(found: Inspection) -> list[str]:
 def _values(found: Inspection) -> Table:
     table = Table(title="Inputs and outputs, as the file gives them", title_justify="left")
     for column in ("", "name", "type", "shape"):
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     rows: list[tuple[str, Value]] = [("in", value) for value in found.inputs] + [
         ("out", value) for value in found.outputs
     ]
@@ -135,25 +139,29 @@ def _values(found: Inspection) -> Table:
     return table
 
 
-def _cuts(cuts: tuple[CutRow, ...]) -> Table:
+def _cuts(cuts: tuple[CutRow, ...], *, wide: bool) -> Table:
+    """The cuts; on a narrow terminal without what is least asked for, so that no number is cut off."""
     table = Table(title="Candidate cuts: what would cross, for one row", title_justify="left")
-    table.add_column("cut", overflow="fold")
-    table.add_column("made by")
-    table.add_column("type")
-    table.add_column("shape", overflow="fold")
-    for column in ("raw", "int8", "cheapest", "compute before"):
-        table.add_column(column, justify="right")
+    if not wide:
+        table.caption = f"what makes them, types and int8: with {WIDE} columns, or --json"
+    columns: list[tuple[str, bool, Callable[[CutRow], str]]] = [
+        ("cut", True, lambda cut: cut.name),
+        ("made by", wide, lambda cut: cut.producer),
+        ("type", wide, lambda cut: " ".join(dict.fromkeys(spec.dtype for spec in cut.tensors))),
+        ("shape", True, lambda cut: " ".join("x".join(map(str, spec.shape)) or "scalar" for spec in cut.tensors)),
+    ]
+    numbers: list[tuple[str, bool, Callable[[CutRow], str]]] = [
+        ("raw", True, lambda cut: f"{size(cut.raw_bytes)}{' (own 8 bits)' if cut.quantised else ''}"),
+        ("int8", wide, lambda cut: size(cut.int8_bytes)),
+        ("cheapest", True, lambda cut: f"{size(cut.cheapest_bytes)} {cut.cheapest}"),
+        ("compute before" if wide else "before", True, lambda cut: f"{cut.share_before:.1%}"),
+    ]
+    for name, shown, _ in columns:
+        if shown:
+            table.add_column(name, overflow="fold")
+    for name, shown, _ in numbers:
+        if shown:
+            table.add_column(name, justify="right", no_wrap=True)
     for cut in cuts:
-        types = " ".join(dict.fromkeys(spec.dtype for spec in cut.tensors))
-        shapes = " ".join("x".join(map(str, spec.shape)) or "scalar" for spec in cut.tensors)
-        table.add_row(
-            cut.name,
-            cut.producer,
-            types,
-            shapes,
-            f"{size(cut.raw_bytes)}{' (own 8 bits)' if cut.quantised else ''}",
-            size(cut.int8_bytes),
-            f"{size(cut.cheapest_bytes)} {cut.cheapest}",
-            f"{cut.share_before:.1%}",
-        )
+        table.add_row(*(words(cut) for _, shown, words in (*columns, *numbers) if shown))
     return table
