@@ -19,6 +19,7 @@ from hil.cut_everywhere import LIMITS_ULPS, Swept, sweep
 from hil.fetch import cache_folder
 from hil.model_zoo import ZOO, ZooModel, zoo_model
 from hil.model_zoo_inputs import make_inputs
+from partitioner.terminal import PlainConsole
 from shared.errors import ModelError, UserError
 
 INPUTS = 2
@@ -49,7 +50,7 @@ def main(
 ) -> None:
     """Cut real models at every place and hold head and tail against the whole. Exit status 1 where a cut gives another answer
     without optimisation, or a model that should be taken is refused."""
-    console = Console(markup=False, highlight=False)
+    console = PlainConsole()
     wanted = [zoo_model(name) for name in dict.fromkeys(model)] if model else list(ZOO)
     if show_zoo:
         console.print(_zoo_table(wanted))

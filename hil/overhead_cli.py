@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from hil.overhead import measure
 from hil.weight import add_weight
 from partitioner.costs.overhead_file import check_place, write_overhead
+from partitioner.terminal import PlainConsole
 
 
 def main(
@@ -21,7 +21,7 @@ def main(
     """Measure what a request costs on this machine beside its runs, its codings and the link: application, agent, node and
     every copy between, by probes through real processes. Run it with as little else running as in use."""
     check_place(out)
-    console = Console(markup=False, highlight=False)
+    console = PlainConsole()
     add_weight()
     with console.status("starting") as status:
         found = measure(rounds, cadence, status.update)

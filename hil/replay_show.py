@@ -11,6 +11,7 @@ from rich.table import Table
 
 from hil.replay_lives import Life, ms
 from hil.rerun import Rerun
+from partitioner.terminal import PlainConsole
 from shared.journal.replay import Difference
 from shared.request import Stage
 
@@ -128,8 +129,8 @@ def show_life(life: Life) -> None:
 
 
 def _console() -> Console:
-    console = Console(markup=False, highlight=False)
-    return console if console.is_terminal else Console(markup=False, highlight=False, width=WIDTH)
+    console = PlainConsole()
+    return console if console.is_terminal else PlainConsole(width=WIDTH)
 
 
 def _share(span_ns: int, budget_ns: int) -> str:

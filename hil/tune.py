@@ -2,14 +2,11 @@
 
 It asks a running agent as any application does, at the stream's pace, in turn with the plan's own deadline and with one that
 the quickest rung alone can hold, so that the device is heard of where the cloud mostly answers. What comes of it is
-computed from the record (`hil.tune_drift`, `hil.tune_replan`). The new bundle is written beside the old one and takes its
-place when it is whole.
+computed from the record (`hil.tune_drift`, `hil.tune_replan`).
 """
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
 import termios
 import time
@@ -28,11 +25,13 @@ from hil.tune_replan import Tuning, tune
 from partitioner.explanations.explanation import Explanation
 from partitioner.records.file import read_record
 from partitioner.records.record import RECORD_FILE, Record, encode_record
+from partitioner.records.revision import revise_bundle
 from partitioner.reports.page import render
+from partitioner.terminal import PlainConsole
 from partitioner.words import milliseconds
-from shared.bundle import Bundle, finish_bundle, write_manifest
+from shared.bundle import Bundle, load_bundle
 from shared.endpoints import check_endpoint
-from shared.errors import HeadtailError, UserError
+from shared.errors import BundleError, HeadtailError, UserError
 from shared.plan import PLAN_FILE, REPORT_FILE
 from shared.request import Answer, Outcome
 
@@ -67,7 +66,7 @@ def main(
     the cloud where the best way goes through it; then nothing is pushed either.
     """
     check_endpoint(agent, binds=False)
-    console = Console(markup=False, highlight=False)
+    console = PlainConsole()
     bundle, record = read_record(plan)
     with console.status("asking the agent"):
         outcomes = measure(agent, bundle, record, requests)
@@ -130,26 +129,24 @@ def measure(agent: str, bundle: Bundle, record: Record, requests: int) -> list[O
 
 
 def write(tuning: Tuning, bundle: Bundle) -> None:
-    """Write the new bundle beside the old one, and put it in its place once it is whole.
+    """Put the new plan, its record and its report into the bundle, which stays whole at every moment.
 
-    Raises `UserError` where it cannot be written, `BundleError` where something else lies there now.
+    Raises `UserError` where it cannot be written, `BundleError` where it was damaged, or another contract lies there now.
     """
-    path = bundle.path.resolve()
-    draft = path.with_name(f".{path.name}.{os.getpid()}.new")
-    try:
-        draft.mkdir()
-        for name, file in bundle.files.items():
-            if name not in {PLAN_FILE, RECORD_FILE, REPORT_FILE}:
-                shutil.copyfile(file, draft / name)
-        (draft / PLAN_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(tuning.plan), indent=1))
-        (draft / RECORD_FILE).write_bytes(encode_record(tuning.record))
-        (draft / REPORT_FILE).write_text(render(tuning.record, tuning.plan), encoding="utf-8")
-        write_manifest(draft)
-        finish_bundle(draft, path)
-    except OSError as reason:
-        raise UserError(f"{path}: the new plan cannot be written: {reason.strerror}") from None
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+    now = load_bundle(bundle.path).contract
+    if now != bundle.contract:
+        raise BundleError(
+            f"{bundle.path}: was replaced by another plan meanwhile (contract {now[:12]}, it was {bundle.contract[:12]}): "
+            "nothing is pushed"
+        )
+    revise_bundle(
+        bundle.path,
+        {
+            PLAN_FILE: msgspec.json.format(msgspec.json.encode(tuning.plan), indent=1),
+            RECORD_FILE: encode_record(tuning.record),
+            REPORT_FILE: render(tuning.record, tuning.plan).encode("utf-8"),
+        },
+    )
 
 
 def show(tuning: Tuning, asked: int, answered: int, console: Console) -> None:

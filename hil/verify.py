@@ -24,6 +24,7 @@ from hil.own_node import OwnNode
 from hil.proof import SLACK, TOLERANCE, Proof, prove_cuts, prove_rungs
 from hil.references import SingleProcess
 from hil.samples import LEAST_JUDGED, Samples, samples_of
+from partitioner.terminal import PlainConsole
 from shared.bundle import Bundle, load_bundle
 from shared.endpoints import check_endpoint
 from shared.errors import HeadtailError
@@ -132,7 +133,7 @@ def main(
     """
     if node is not None:
         check_endpoint(node, binds=False)
-    console = Console(markup=False)  # names of tensors and files are not ours
+    console = PlainConsole(highlight=True)  # names of tensors and files are not ours
     with console.status("starting a node and loading the plan") as status:
 
         def told(proof: Proof) -> None:

@@ -130,8 +130,8 @@ def write_manifest(folder: Path) -> None:
 def finish_bundle(unfinished: Path, target: Path) -> None:
     """Move the complete folder `unfinished` to `target`, on the same file system, replacing a bundle that is there.
 
-    The old bundle is moved aside first and removed last; it is put back where the move fails. Raises `BundleError` where
-    `target` is something else than a bundle.
+    The old bundle is moved aside first and removed last; it is put back where the move fails or is interrupted. Raises
+    `BundleError` where `target` is something else than a bundle.
     """
     if not (unfinished / MANIFEST).is_file():
         raise BundleError(f"{unfinished}: not complete, {MANIFEST} is missing")
@@ -140,13 +140,16 @@ def finish_bundle(unfinished: Path, target: Path) -> None:
         unfinished.rename(target)
         return
     aside = target.with_name(f".{target.name}.{os.getpid()}.old")
-    target.rename(aside)
     try:
+        target.rename(aside)
         unfinished.rename(target)
-    except OSError:
-        aside.rename(target)
+        shutil.rmtree(aside)
+    except BaseException:  # an interruption may come between any two of them
+        if not target.exists() and aside.exists():
+            aside.rename(target)
+        else:
+            shutil.rmtree(aside, ignore_errors=True)
         raise
-    shutil.rmtree(aside)
 
 
 def check_place(target: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 from collections.abc import Callable
@@ -260,6 +261,37 @@ def test_a_finished_bundle_replaces_the_old_one(bundle: Path, tmp_path: Path) ->
     again = make_bundle(tmp_path / "again", "identity")
     finish_bundle(again, tmp_path / "new.plan")
     assert load_bundle(tmp_path / "new.plan").name == "identity"
+
+
+@pytest.mark.parametrize("step", [0, 1, 2])
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("reason", [KeyboardInterrupt, OSError])
+def test_finishing_that_is_interrupted_leaves_one_whole_bundle_and_nothing_beside_it(
+    bundle: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    step: int,
+    before: bool,
+    reason: type[BaseException],
+) -> None:
+    fresh = make_bundle(tmp_path / "work", "identity")
+    known = {load_bundle(path).contract for path in (bundle, fresh)}
+    rename, rmtree, steps = Path.rename, shutil.rmtree, itertools.count()
+
+    def interrupted(do: Callable[[], object]) -> None:
+        hit = next(steps) == step
+        if hit and before:
+            raise reason
+        do()
+        if hit:
+            raise reason
+
+    monkeypatch.setattr(Path, "rename", lambda self, to: interrupted(lambda: rename(self, to)))
+    monkeypatch.setattr(shutil, "rmtree", lambda path, **more: interrupted(lambda: rmtree(path, **more)))
+    with pytest.raises(reason):
+        finish_bundle(fresh, bundle)
+    assert load_bundle(bundle).contract in known
+    assert [entry.name for entry in bundle.parent.iterdir() if entry.name.startswith(".")] == []
 
 
 def test_finishing_never_removes_what_is_not_a_bundle(bundle: Path, tmp_path: Path) -> None:

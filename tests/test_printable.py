@@ -47,6 +47,12 @@ def test_what_is_printable_is_xml_and_keeps_all_else(words: str) -> None:
     assert (ElementTree.fromstring(ElementTree.tostring(element, "unicode")).text or "") == made
 
 
+def test_what_turns_the_direction_of_text_is_seen() -> None:
+    turning = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2028\u2029"
+    assert printable(f"head{turning}tail") == f"head{'�' * len(turning)}tail"
+    assert printable("שלום, 你好, naïve – ok") == "שלום, 你好, naïve – ok"
+
+
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
     path = make_bundle(tmp_path, name="several")

@@ -16,6 +16,7 @@ from hil.emulator.namespaces import check_able
 from hil.emulator.row import Row
 from hil.emulator.trace_check import check_trace
 from hil.links.files import read_link
+from partitioner.terminal import PlainConsole
 from shared.errors import UserError
 
 NO = 1
@@ -41,7 +42,7 @@ def check(
         raise UserError("--cost measures without a trace; expected it or --trace alone")
     link = None if trace is None else read_link(trace)
     check_able()
-    console = Console(markup=False, highlight=False)
+    console = PlainConsole()
     if own_cost:
         _measure(console)
         return

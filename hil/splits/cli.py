@@ -15,6 +15,7 @@ from hil.splits.overview import draw_overview
 from hil.splits.page import MAP, write_page
 from hil.splits.subjects import ORDER, SUBJECTS, Subject, subject_of
 from hil.splits.words import Outcome
+from partitioner.terminal import PlainConsole
 from shared.errors import UserError
 
 PAGE = "when-to-split.md"
@@ -38,7 +39,7 @@ def main(
         raise UserError(f"folder {folder}: there is none; expected the one with {PAGE}")
     if (model or missing) and not measure:
         raise UserError("--model and --missing say what to measure: give --measure, too")
-    console = Console(markup=False, highlight=False)
+    console = PlainConsole()
     findings = _read(folder / DATA, needed=not measure)
     if measure:
         known = {finding.name for finding in findings.models}
