@@ -28,6 +28,8 @@ from shared.errors import SettingsError
 from shared.events import Action, Event, Run, Send, SendFailed
 from shared.journal.keeper import Keeper
 from shared.lateness import LatenessFigures
+from shared.measurer import Measurer
+from shared.measuring import Measuring
 from shared.message_sizes import rows_in_a_message
 from shared.process_host import Adaptation
 from shared.process_settings import Effect
@@ -79,10 +81,25 @@ class Node:
             self._journal = Keeper(self._session, NODE, setup, settings.journal, own_process=True)
             made.callback(self._journal.close)
             self._machine = self._journal.machine
+            self._measurer = Measurer(
+                Measuring(
+                    self._shop.plans,
+                    settings.execution.provider,
+                    settings.limits.max_message_mb << 20,
+                    _forbidden(settings),
+                ),
+                self._shop.folders,
+                settings.execution,
+                self._name,
+                send=self._router.send,
+                busy=self._session.busy,
+                cores=settings.process.executor_cores,
+            )
+            made.callback(self._measurer.close)
             self._driver = Driver(
                 self,
                 self._perform,
-                completions=(self._shop.finished,),
+                completions=(self._shop.finished, self._measurer),
                 transports=(self._router,),
                 own_process=self._process.interpreter(),
                 idle=self._journal.idle,
@@ -110,9 +127,13 @@ class Node:
         return self._incarnation
 
     def handle(self, event: Event, now: int) -> list[Action]:
-        """The session's own `handle`, with the launches counted. For the driver only."""
+        """The session's own `handle`, with the launches counted, and what is measured beside. For the driver only."""
         self._launches.ended(event)
-        return self._machine.handle(event, now)
+        if self._measurer.takes(event, now):
+            return []
+        actions = self._machine.handle(event, now)
+        self._measurer.look(now)
+        return actions
 
     def run(self) -> None:
         """Serve until `stop()`; then release everything."""
@@ -150,6 +171,11 @@ class Node:
         if isinstance(action, Run):
             self._launches.started(action)
         return self._shop.perform(action)
+
+
+def _forbidden(settings: CloudSettings) -> str:
+    """Why nothing may be measured; empty where something may."""
+    return "" if settings.node.allow_profile else "this node may not be measured: its node.allow_profile is false"
 
 
 def main(

@@ -126,6 +126,10 @@ class Session:
         self._wake(now, out)
         return out
 
+    def busy(self) -> bool:
+        """Whether there is work for the device, running or waiting."""
+        return self.scheduler.running > 0 or self.scheduler.queued > 0
+
     # --- messages -----------------------------------------------------------------------------------------------------
 
     def _received(self, event: Received, now: int, out: list[Action]) -> None:

@@ -27,6 +27,8 @@ from edge.host import Host
 from shared.driver import Driver
 from shared.events import Action, Event, Send, SendFailed
 from shared.lateness import LatenessFigures
+from shared.measurer import Measurer
+from shared.measuring import Measuring
 from shared.process_host import Adaptation
 from shared.process_settings import Effect
 from shared.settings import EdgeSettings
@@ -72,10 +74,25 @@ class Agent:
                 send_mark=SEND_MARK,
             )
             made.callback(self._clients.close)
+            self._measurer = Measurer(
+                Measuring(
+                    self._host.plans,
+                    settings.execution.provider,
+                    settings.limits.max_message_mb << 20,
+                    _forbidden(settings),
+                ),
+                self._host.folders,
+                settings.execution,
+                self._name,
+                send=self._clients.send,
+                busy=self._host.broker.busy,
+                cores=settings.process.executor_cores,
+            )
+            made.callback(self._measurer.close)
             self._driver = Driver(
-                self._front,
+                self,
                 self._perform,
-                completions=(self._host.finished,),
+                completions=(self._host.finished, self._measurer),
                 transports=(self._host.nodes, self._clients),
                 own_process=self._process.interpreter(),
                 idle=self._host.journal.idle,
@@ -96,6 +113,14 @@ class Agent:
     def models(self) -> tuple[str, ...]:
         """Names of the models."""
         return tuple(self._host.models)
+
+    def handle(self, event: Event, now: int) -> list[Action]:
+        """The front's own `handle`, and what is measured beside. For the driver only."""
+        if self._measurer.takes(event, now):
+            return []
+        actions = self._front.handle(event, now)
+        self._measurer.look(now)
+        return actions
 
     def run(self) -> None:
         """Serve until `stop()`; then release everything."""
@@ -134,6 +159,13 @@ class Agent:
         if isinstance(action, Send) and action.link not in self._host.nodes.links:
             return None if self._clients.send(action) else SendFailed(action.link, action.message)
         return self._host.perform(action)
+
+
+def _forbidden(settings: EdgeSettings) -> str:
+    """Why nothing may be measured; empty where something may."""
+    if settings.agent.standby:
+        return "a standby agent does not hold the whole model: ask the agent that it stands by"
+    return "" if settings.agent.allow_profile else "this agent may not be measured: its agent.allow_profile is false"
 
 
 def main(

@@ -84,6 +84,10 @@ class Broker:
         self._wake_at = 0
         self._nodes_due: int | None = None
 
+    def busy(self) -> bool:
+        """Whether there is work for the device, running or waiting."""
+        return self.scheduler.running > 0 or self.scheduler.queued > 0
+
     def handle(self, event: Event, now: int) -> list[Action]:
         """Take one event and say what is to be done. Raises `InvariantBroken` where a rule of our own is broken."""
         out: list[Action] = []

@@ -37,6 +37,7 @@ class Host:
             memory=settings.memory,
         )
         self.plans = self._shop.plans
+        self.folders = self._shop.folders
         self.finished = self._shop.finished
         try:
             self.nodes = Dealers(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from partitioner.planned import Given, Planned, Report, as_planned, read_plan
 from partitioner.reports.gallery import Drawing
+from shared.errors import UserError
 
 if TYPE_CHECKING:
     from partitioner.explanations.explanation import Explanation
@@ -98,24 +99,30 @@ def profile(
     seconds: float = 20.0,
     host: str | None = None,
     headtail_there: str = "headtail",
+    through: str | None = None,
     progress: Callable[[str, float], None] | None = None,
 ) -> DeviceProfile:
-    """Measure what a model costs on this machine, or on `host` by ssh: `headtail profile`. Written to `out` where that is
-    given.
+    """Measure what a model costs on this machine, on `host` by ssh, or `through` the agent or node that serves it, on its
+    own device: `headtail profile`. Written to `out` where that is given.
 
     `side` is what the machine is in a plan. `batch` are rows of one launch; by default 1, 2 and 4 where rows can be
     joined. Another shape for the same input begins another set of shapes. Times in the result are microseconds, at
     `cadence` requests a second, measured for at most `seconds`. `progress` is told what is being done, and how much of it
     is (0 to 1).
 
-    Raises `UserError` for what cannot be asked or a machine that cannot be reached, `ModelError` for a model that cannot
-    be used.
+    Raises `UserError` for what cannot be asked, is refused, or a machine that cannot be reached, `HeadtailError` for an agent
+    or node that does not answer, `ModelError` for a model that cannot be used.
     """
     from partitioner.profiles.elsewhere import measure_on
     from partitioner.profiles.file import check_out, save_profile
     from partitioner.profiles.measure import Asked, buckets_of, check_asked, measure, provider_named
     from partitioner.profiles.remote import Host
+    from partitioner.profiles.through import measure_through
 
+    if through is not None and host is not None:
+        raise UserError("--through and --host: give one of them")
+    if through is not None and (provider, threads) != ("cpu", 1):
+        raise UserError("--through: provider and threads are those with which the process serves: leave them out")
     if out is not None:
         check_out(Path(out))
     asked = Asked(
@@ -125,7 +132,7 @@ def profile(
         preprocess=preprocess,
         postprocess=postprocess,
         batches=None if batch is None else tuple(batch),
-        provider=provider_named(provider) if host is None else provider,
+        provider=provider_named(provider) if host is None and through is None else provider,
         threads=threads,
         cadence_hz=cadence,
         seconds=seconds,
@@ -136,7 +143,12 @@ def profile(
         if progress is not None:
             progress(what, done)
 
-    found = measure(asked, told) if host is None else measure_on(Host(host, headtail_there), asked, told)
+    if through is not None:
+        found = measure_through(through, asked, told)
+    elif host is not None:
+        found = measure_on(Host(host, headtail_there), asked, told)
+    else:
+        found = measure(asked, told)
     if out is not None:
         save_profile(found, Path(out))
     return found

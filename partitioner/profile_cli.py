@@ -93,11 +93,18 @@ def measure_here(
     seconds: Annotated[float, typer.Option(help="Time for timing; it ends sooner where the times are steady.")] = 20.0,
     host: Annotated[str | None, typer.Option(help="Measure on another machine, user@machine, by ssh.")] = None,
     headtail_there: Annotated[str, typer.Option(help="How headtail is called on that machine.")] = "headtail",
+    through: Annotated[
+        str | None,
+        typer.Option(
+            help="Have the agent (ipc://PATH) or node (tcp://HOST:PORT) that serves this model measure it on its own device, "
+            "while that is idle, with the provider and threads that it has there."
+        ),
+    ] = None,
 ) -> None:
     """Measure how long a model, its groups of operators and codings take on this machine, and write it as a file.
 
-    Run it on the machine that is to be described, with as little else running as in use. `headtail profile MODEL` is the
-    same.
+    Run it on the machine that is to be described, with as little else running as in use; or have another machine measure,
+    by --host or --through. `headtail profile MODEL` is the same.
     """
     console = PlainConsole()
     with _Shown(console) as shown:
@@ -115,6 +122,7 @@ def measure_here(
             seconds=seconds,
             host=host,
             headtail_there=headtail_there,
+            through=through,
             progress=shown.tell,
         )
     show_profile(profile, console)

@@ -161,21 +161,25 @@ class NodeAddress(Group, frozen=True):
 
 class AgentGroup(Group, frozen=True):
     """The agent itself. `endpoint` is where clients find it (`ipc://...`). A `standby` holds the cheapest rung of each model
-    only, uses no nodes, and answers while the agent beside it is away."""
+    only, uses no nodes, and answers while the agent beside it is away. `allow_profile`: whoever may connect may have its
+    device measured while it is idle (`shared.measuring`); that is this host's own users, who could run anything anyway."""
 
     name: Name = "edge"
     endpoint: Text = "ipc:///tmp/headtail-edge"
     models: Models = ()
     standby: bool = False
+    allow_profile: bool = True
 
 
 class NodeGroup(Group, frozen=True):
-    """The node itself. `credits` is how many requests it lends out in all."""
+    """The node itself. `credits` is how many requests it lends out in all. `allow_profile`: whoever may connect may have its
+    device measured while it is idle (`shared.measuring`). Not by default: a node is one for many, none of whom owns it."""
 
     name: Name = "cloud"
     endpoint: Text = "tcp://127.0.0.1:7711"
     models: Models = ()
     credits: Count = 64
+    allow_profile: bool = False
 
 
 class EdgeSettings(Group, frozen=True):

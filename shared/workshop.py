@@ -6,6 +6,7 @@ Agent and node need the same few lines for it, and neither may import the other.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from shared.bundle import load_bundle
 from shared.driver import Mailbox
@@ -18,8 +19,8 @@ from shared.slots import Side, served_plan
 
 
 class Workshop:
-    """The executors of a process. `plans` by contract digest, as far as this side serves them; `finished` is the source of
-    `Finished` and `Failed`.
+    """The executors of a process. `plans` by contract digest, as far as this side serves them, `folders` the bundles that
+    they were read from; `finished` is the source of `Finished` and `Failed`.
 
     Built warm. Raises `SettingsError` (`key` names the setting that lists the models) and `BundleError`.
     """
@@ -37,6 +38,7 @@ class Workshop:
         if not models:
             raise SettingsError(f"{key}: names no bundle; expected at least one NAME.plan folder")
         bundles = [load_bundle(path) for path in models]
+        self.folders: Mapping[str, Path] = {bundle.contract: bundle.path for bundle in bundles}
         self.plans: Mapping[str, Plan] = {bundle.contract: served_plan(bundle.plan, side) for bundle in bundles}
         self.finished = Mailbox()
         try:

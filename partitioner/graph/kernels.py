@@ -1,9 +1,7 @@
 """What the runtime really runs, and how long each kernel of it takes.
 
 The graph is optimised as it will run, saved as optimised, and run with the runtime's own profiling; the two are joined by the
-kernels' names. Times come in whole microseconds, cut off, so that half a microsecond is added to each: a network of small
-kernels would otherwise lose a tenth of its time. Kernels inside a body of `If`, `Loop` or `Scan` lie within the time of
-the operator that holds them and are left out.
+kernels' names (`partitioner.graph.kernel_times`).
 
 A provider that only launches its kernels (a graphics device) shows the launches here and not the work.
 """
@@ -11,26 +9,20 @@ A provider that only launches its kernels (a graphics device) shows the launches
 from __future__ import annotations
 
 import tempfile
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, cast
 
-import msgspec
 import onnx
 
+from partitioner.graph.kernel_times import kernel_times
 from partitioner.graph.model import Model
 from partitioner.graph.run import Tensors, run_session
 from partitioner.graph.runtime import CPU, open_session
 from partitioner.graph.walk import node_inputs, node_outputs
 from shared.errors import ModelError
-
-SUFFIX = "_kernel_time"
-RUN = "model_run"
-HALF_TICK_US = 0.5
-"""What is cut off of a time in whole microseconds, on average."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +34,6 @@ class Kernel:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     times_us: tuple[float, ...]
-
-
-class Event(msgspec.Struct, frozen=True, gc=False):
-    """One line of the runtime's profile; begin and duration in whole microseconds."""
-
-    name: str
-    cat: str
-    ts: int
-    dur: int = 0
 
 
 class _Profiling(Protocol):
@@ -94,10 +77,7 @@ class Watched:
         Raises `ModelError` where the runtime's profile cannot be read.
         """
         written = Path(cast(_Profiling, self._session).end_profiling())
-        proto = onnx.load(  # pyright: ignore[reportUnknownMemberType]
-            str(self._graph), format="protobuf", load_external_data=False
-        )
-        return read_kernels(proto.graph, written.read_bytes(), self._name)
+        return read_kernels(_read_graph(self._graph), written.read_bytes(), self._name)
 
 
 def read_kernels(graph: onnx.GraphProto, profile: bytes, name: str) -> tuple[Kernel, ...]:
@@ -106,35 +86,34 @@ def read_kernels(graph: onnx.GraphProto, profile: bytes, name: str) -> tuple[Ker
 
     Raises `ModelError` that begins with `name` where the profile cannot be read or holds no run.
     """
-    try:
-        events = msgspec.json.decode(profile, type=list[Event])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ModelError(f"{name}: the runtime's profile cannot be read: {error}") from error
-    starts = sorted(event.ts for event in events if (event.cat, event.name) == ("Session", RUN))
-    if not starts:
-        raise ModelError(f"{name}: the runtime's profile holds no run")
-    times: dict[str, list[float]] = {}
-    for event in _outermost(event for event in events if event.cat == "Node" and event.name.endswith(SUFFIX)):
-        run = bisect_right(starts, event.ts) - 1
-        if run >= 0:
-            of_runs = times.setdefault(event.name.removesuffix(SUFFIX), [0.0] * len(starts))
-            of_runs[run] += event.dur + HALF_TICK_US
-    known = [
-        Kernel(
-            node.name, node.op_type, tuple(node_inputs(node)), tuple(node_outputs(node)), tuple(times.pop(node.name))
-        )
-        for node in graph.node
-        if node.name in times
-    ]
-    return (*known, *(Kernel(other, "", (), (), tuple(of_runs)) for other, of_runs in times.items()))
+    return known_kernels(graph, [kernel_times(profile, name)])
 
 
-def _outermost(events: Iterable[Event]) -> Sequence[Event]:
-    """The events that lie within no other one."""
-    found: list[Event] = []
-    end = -1
-    for event in sorted(events, key=lambda event: (event.ts, -event.dur)):
-        if event.ts >= end or event.ts + event.dur > end:
-            found.append(event)
-            end = event.ts + event.dur
-    return found
+def known_kernels(graph: onnx.GraphProto, parts: Iterable[Mapping[str, Sequence[float]]]) -> tuple[Kernel, ...]:
+    """The same for a graph that ran as several parts, one after the other, of each of which the kernels' times are given."""
+    nodes = {node.name: (place, node) for place, node in enumerate(graph.node)}
+    known: list[tuple[int, Kernel]] = []
+    others: list[Kernel] = []
+    for times in parts:
+        for name, of_runs in times.items():
+            if name in nodes:
+                place, node = nodes[name]
+                values = (tuple(node_inputs(node)), tuple(node_outputs(node)))
+                known.append((place, Kernel(name, node.op_type, *values, tuple(of_runs))))
+            else:
+                others.append(Kernel(name, "", (), (), tuple(of_runs)))
+    return (*(kernel for _, kernel in sorted(known, key=lambda pair: pair[0])), *others)
+
+
+def optimised_graph(model: Model, threads: int = 1) -> onnx.GraphProto:
+    """The graph as the runtime optimises it here, for its names. Raises `ModelError` where it refuses the model."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "optimised.onnx"
+        open_session(model, threads=threads, save_to=path)
+        return _read_graph(path)
+
+
+def _read_graph(path: Path) -> onnx.GraphProto:
+    return onnx.load(  # pyright: ignore[reportUnknownMemberType]
+        str(path), format="protobuf", load_external_data=False
+    ).graph

@@ -8,7 +8,7 @@ the whole that was measured without the runtime's own profiling. Codings share o
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -116,7 +116,6 @@ def measure(asked: Asked, progress: Progress) -> DeviceProfile:
     clocks = read_clocks()
     buckets: list[Bucket] = []
     codecs: tuple[CodecSpeed, ...] = ()
-    notes: list[str] = []
     for index, shapes in enumerate(asked.shapes):
         done = index / len(asked.shapes)
         progress("reading and normalising the model", done)
@@ -135,17 +134,7 @@ def measure(asked: Asked, progress: Progress) -> DeviceProfile:
         samples.disturbed += of_bucket.disturbed
         buckets.append(Bucket(model.digest, model.inputs, measured.times))
         codecs = codecs or measured.codecs
-    worst = max((t.kernels_share for bucket in buckets for t in bucket.batches), key=lambda share: abs(share - 1.0))
-    if asked.provider == CPU and abs(worst - 1.0) > DOUBTFUL:
-        notes.append(
-            f"the kernels took {worst:.0%} of the whole that was measured without profiling: how it is divided among the "
-            "groups is doubtful; measure longer, or with less running beside it"
-        )
-    if asked.provider != CPU:
-        notes.append(
-            f"{asked.provider} shows when its kernels are launched, not how long they take: the groups share the whole by "
-            "their estimated compute"
-        )
+    notes = doubts_of(asked.provider, [times for bucket in buckets for times in bucket.batches])
     clocks = read_clocks() or clocks  # under load, where there are any
     return DeviceProfile(
         format=PROFILE_FORMAT,
@@ -234,7 +223,8 @@ class _Bucket:
             runs = [place for place, of in enumerate(order) if of == batch][WARM_RUNS:]
             quiet = quiet_runs(kernels, runs, disturbed)
             charged = charge(kernels, assigned, len(self._groups.nodes), quiet)
-            found.append(self._batch(batch, samples.runs["whole", batch], charged))
+            cpu = self._asked.provider == CPU
+            found.append(batch_times(self._groups, batch, samples.runs["whole", batch], charged if cpu else None))
         self.times = tuple(found)
         self.codecs = tuple(
             coded.speed(*(quantile(samples.runs[what, coded.coding.name], 0.5) for what in ("encode", "decode")))
@@ -261,23 +251,44 @@ class _Bucket:
         joined = join_rows([self._rows[(start + i) % ROWS] for i in range(batch)])
         return dict(zip((spec.name for spec in self._groups.finder.model.inputs), joined, strict=True))
 
-    def _batch(self, batch: int, runs: list[float], charged: Charged) -> BatchTimes:
-        groups, cpu = self._groups, self._asked.provider == CPU
-        whole = _quantiles(runs)
+
+def batch_times(groups: Groups, batch: int, runs: Sequence[float], charged: Charged | None) -> BatchTimes:
+    """The times of one batch size from the runs of the whole, in microseconds, and what was charged to its groups; None where
+    the provider does not tell how long kernels take, so that the groups share the whole by their estimated compute."""
+    whole = _quantiles(list(runs))
+    if charged is None:
         shares = [sum(groups.finder.share_of(node) for node in members) for members in groups.nodes]
-        each = [_quantiles(list(t)) for t in charged.groups_us] if cpu else [Quantiles(s, s, s) for s in shares]
-        return BatchTimes(
-            batch=batch,
-            whole=whole,
-            groups=tuple(
-                GroupTime(groups.name_of(group), kind_of(groups, group), time_us)
-                for group, time_us in enumerate(to_whole(each, whole.p50_us))
-            ),
-            runs=len(runs),
-            stable=stable(runs),
-            guessed_share=charged.guessed_share if cpu else 1.0,
-            kernels_share=charged.kernels_us / whole.p50_us if cpu and whole.p50_us else 0.0,
-        )
+        each = [Quantiles(share, share, share) for share in shares]
+    else:
+        each = [_quantiles(list(times)) for times in charged.groups_us]
+    return BatchTimes(
+        batch=batch,
+        whole=whole,
+        groups=tuple(
+            GroupTime(groups.name_of(group), kind_of(groups, group), time_us)
+            for group, time_us in enumerate(to_whole(each, whole.p50_us))
+        ),
+        runs=len(runs),
+        stable=stable(list(runs)),
+        guessed_share=1.0 if charged is None else charged.guessed_share,
+        kernels_share=charged.kernels_us / whole.p50_us if charged is not None and whole.p50_us else 0.0,
+    )
+
+
+def doubts_of(provider: str, times: Iterable[BatchTimes]) -> list[str]:
+    """What is to be said of how the whole was divided among the groups."""
+    worst = max((one.kernels_share for one in times), key=lambda share: abs(share - 1.0))
+    if provider != CPU:
+        return [
+            f"{provider} shows when its kernels are launched, not how long they take: the groups share the whole by their "
+            "estimated compute"
+        ]
+    if abs(worst - 1.0) > DOUBTFUL:
+        return [
+            f"the kernels took {worst:.0%} of the whole that was measured without profiling: how it is divided among the "
+            "groups is doubtful; measure longer, or with less running beside it"
+        ]
+    return []
 
 
 def _quantiles(runs: list[float]) -> Quantiles:

@@ -2,7 +2,8 @@
 
 The model is copied to a fresh temporary folder there, `headtail profile` runs there, its result is copied back and checked,
 and the folder is removed, whatever happened. Nothing is asked for: a machine that wants a password is one that cannot be
-reached. Everything is bounded in time. Going through a running agent or node is not offered.
+reached. Everything is bounded in time. A device that serves is measured through its own agent or node
+(`partitioner.profiles.through`).
 """
 
 from __future__ import annotations

@@ -18,12 +18,14 @@ from partitioner.profiles.record import (
 from shared.errors import UserError
 
 MAX_FACTOR = 1000.0
+LEAST_US = 1e-9
+"""What is less than this is nothing, by which nothing can be divided."""
 
 
 def to_whole(groups: Sequence[Quantiles], whole_us: float) -> tuple[Quantiles, ...]:
-    """The groups scaled alike, so that their p50 add up to `whole_us`. Where all are zero, each gets an equal part."""
+    """The groups scaled alike, so that their p50 add up to `whole_us`. Where all are nothing, each gets an equal part."""
     total_us = sum(group.p50_us for group in groups)
-    if total_us <= 0.0:
+    if total_us < LEAST_US:
         part_us = whole_us / len(groups)
         return tuple(Quantiles(part_us, part_us, part_us) for _ in groups)
     return tuple(group.times(whole_us / total_us) for group in groups)

@@ -18,6 +18,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Protocol, cast
 
 import numpy as np
@@ -59,12 +60,15 @@ class _Session(Protocol):
     def get_inputs(self) -> list[_Value]: ...
     def get_outputs(self) -> list[_Value]: ...
     def disable_fallback(self) -> None: ...
+    def end_profiling(self) -> str: ...
 
 
 class _SessionOptions(Protocol):
     intra_op_num_threads: int
     inter_op_num_threads: int
     log_severity_level: int
+    enable_profiling: bool
+    profile_file_prefix: str
 
     def add_session_config_entry(self, name: str, value: str) -> None: ...
 
@@ -92,13 +96,16 @@ class _Runtime:
         options.log_severity_level = 4  # being stopped is not an error worth a line on the console
         return options
 
-    def session(self, path: str, provider: str, threads: int) -> _Session:
+    def session(self, path: str, provider: str, threads: int, watched: Path | None = None) -> _Session:
         options = cast("_SessionOptions", self._module.SessionOptions())
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.add_session_config_entry("session.inter_op.allow_spinning", "0")
+        if watched is not None:
+            options.enable_profiling = True
+            options.profile_file_prefix = str(watched)
         chosen = [provider, _SECOND_CHOICE[provider]] if provider in _SECOND_CHOICE else [provider]
         session = cast("_Session", self._module.InferenceSession(path, options, providers=chosen, enable_fallback=0))
         session.disable_fallback()
@@ -154,6 +161,11 @@ class OrtPrograms:
             known.update(zip(step.makes, made, strict=True))
         return tuple(known[name] for name in exits)
 
+    def end_watching(self) -> dict[tuple[int, int], Path]:
+        """Where the runtime wrote how long each kernel took, by program and segment; only where they were loaded `watched`,
+        and once."""
+        return {place: Path(session.end_profiling()) for place, session in self._sessions.items()}
+
     def _planned(self, part: SegmentRange) -> tuple[tuple[Step, ...], tuple[str, ...]]:
         planned = self._steps.get(part)
         if planned is None:
@@ -167,9 +179,11 @@ def reason_of(error: Exception) -> str:
     return _NOISE.sub("", str(error), count=1).strip().partition("\n")[0][:400]
 
 
-def load_programs(bundle: Bundle, execution: Execution, side: Side, max_rows: int) -> OrtPrograms:
+def load_programs(
+    bundle: Bundle, execution: Execution, side: Side, max_rows: int, *, watched: Path | None = None
+) -> OrtPrograms:
     """Load the segments that this side runs, warm them at one and at `max_rows` rows, and check the golden vectors where
-    the whole model is among them.
+    the whole model is among them. With `watched`, a folder, the runtime times its kernels in each run (`end_watching`).
 
     Raises `SettingsError` for a provider that is not there, `BundleError` naming bundle and file for a segment that this
     runtime cannot load or run, and for golden vectors that come out otherwise.
@@ -183,7 +197,7 @@ def load_programs(bundle: Bundle, execution: Execution, side: Side, max_rows: in
             f"{', '.join(available)} (onnxruntime-gpu has CUDA and TensorRT)"
         )
     sessions = {
-        (program, index): _open(bundle, runtime, execution, program, index)
+        (program, index): _open(bundle, runtime, execution, program, index, watched)
         for program in programs_of(bundle.plan, side)
         for index in range(segments_of(bundle.plan, side, program))
     }
@@ -195,11 +209,14 @@ def load_programs(bundle: Bundle, execution: Execution, side: Side, max_rows: in
     return programs
 
 
-def _open(bundle: Bundle, runtime: _Runtime, execution: Execution, program: int, index: int) -> _Session:
+def _open(
+    bundle: Bundle, runtime: _Runtime, execution: Execution, program: int, index: int, watched: Path | None
+) -> _Session:
     segment = bundle.plan.programs[program].segments[index]
     where = f"{bundle.path}: {segment.file}"
     try:
-        session = runtime.session(str(bundle.files[segment.file]), execution.provider, execution.threads)
+        times = None if watched is None else watched / f"{program}-{index}"
+        session = runtime.session(str(bundle.files[segment.file]), execution.provider, execution.threads, times)
     except runtime.errors as error:
         raise BundleError(
             f"{where}: onnxruntime {runtime.version} cannot load it (opset {bundle.plan.opset}, IR version "

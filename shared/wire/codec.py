@@ -34,6 +34,8 @@ from shared.wire.messages import (
     Final,
     Hello,
     Infer,
+    Measure,
+    Measured,
     Message,
     ModelInfo,
     NodeMessage,
@@ -145,7 +147,7 @@ def array_of(tensor: Tensor, frame: Buffer) -> Array:
 
 def _shortened(message: Message) -> bytes:
     detail = getattr(message, "detail", "")
-    if isinstance(message, Refusal | Final) and detail:
+    if isinstance(message, Refusal | Final | Measured) and detail:
         header = _encoder.encode(msgspec.structs.replace(message, detail=message.detail[:MAX_DETAIL]))
         if len(header) <= MAX_HEADER:
             return header
@@ -223,6 +225,9 @@ def check(message: Message, frames: Sequence[Buffer], max_total: int) -> None:
             _check_numbers(message.sequence)
             _check_words(message.reason)
             _check_answer(answer, frames, max_total)
+        case Measured():
+            _check_numbers(message.number)
+            _check_tensors(message.tensors, frames, max_total, raw=True)
         case _:
             _check_tensors((), frames, max_total, raw=True)
             _check_small(message)
@@ -274,6 +279,11 @@ def _check_small(message: Message) -> None:
             _check_words(message.reason)
             if message.kind == "answer":
                 raise PeerError("header", "an answer without its answer")
+        case Measure():
+            _check_numbers(message.protocol, message.number)
+            _check_words(message.model)
+            for rows in message.batches:
+                _check_rows(rows)
         case Bye():
             _check_words(message.reason)
         case _:

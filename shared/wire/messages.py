@@ -144,10 +144,34 @@ class Bye(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="bye"):
     reason: str
 
 
-EdgeMessage = Hello | Infer | Cancel | Probe | Bye
+class Measure(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="measure"):
+    """Asks a node or an agent to measure, while it is idle, what a model that it serves takes there: `model` is the plan's
+    own digest of it, `batches` the rows of a launch (none: its choice), at `cadence_hz` runs a second for about `seconds`. It
+    needs no greeting, and is sent again every second while the answer is wanted. `number` tells one wish from the next."""
+
+    protocol: int
+    number: int
+    model: str
+    batches: tuple[int, ...]
+    cadence_hz: float
+    seconds: float
+
+
+class Measured(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="measured"):
+    """How far that is: `share` of it is done, at `state`. `waiting` is for the process to be idle. `refused` and `done` are
+    the last word: `detail` says why; the one tensor of `done` is what was measured (`shared.measured`)."""
+
+    number: int
+    state: Literal["refused", "waiting", "running", "done"]
+    share: float = 0.0
+    detail: str = ""
+    tensors: tuple[Tensor, ...] = ()
+
+
+EdgeMessage = Hello | Infer | Cancel | Probe | Measure | Bye
 """What an edge may send to a node."""
 
-NodeMessage = Welcome | Reply | Refusal | ProbeReply | Bye
+NodeMessage = Welcome | Reply | Refusal | ProbeReply | Measured | Bye
 """What a node may send to an edge."""
 
 # --- client and agent, on one host: they share one CLOCK_MONOTONIC, so times are absolute ------------------------------
@@ -259,10 +283,10 @@ class StreamState(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="str
     reason: str = ""
 
 
-ClientMessage = Attach | Submit | Withdraw | OpenStream | CloseStream | Bye
+ClientMessage = Attach | Submit | Withdraw | OpenStream | CloseStream | Measure | Bye
 """What a client may send to its agent."""
 
-AgentMessage = Attached | Provisional | Final | StreamState | Bye
+AgentMessage = Attached | Provisional | Final | StreamState | Measured | Bye
 """What an agent may send to a client."""
 
 Message = EdgeMessage | NodeMessage | ClientMessage | AgentMessage
