@@ -25,7 +25,7 @@ from edge.open_streams import OpenStreams
 from edge.outcomes import Counts
 from edge.stub import Given
 from edge.tickets import Ticket, report
-from shared.driver import Driver, Mailbox
+from shared.driver import Driver, JumpWatch, Mailbox
 from shared.errors import HeadtailError, JournalError
 from shared.events import Action, Arrived, Event, Resolve, StreamClosed, StreamOpened, Withdrawn
 from shared.lateness import Lateness
@@ -97,7 +97,7 @@ class Parts:
     on besides the application's calls, and how all of it is released (on the loop's thread). `room` bounds the calls that
     wait for the loop, and with them the tensors that they hold. `idle` is called before the loop sleeps; `save_journal`
     writes the agent's journal, where the agent is part of this; `heap_bytes` is what the loop's thread has ready in its
-    heap."""
+    heap; `jumps` finds that the host was suspended, by the system's clocks where None."""
 
     machine: ClientMachine
     perform: Callable[[Action], Event | None]
@@ -108,6 +108,7 @@ class Parts:
     idle: Callable[[int], None] | None = None
     save_journal: Callable[[Path], int] | None = None
     heap_bytes: int = 0
+    jumps: JumpWatch | None = None
 
 
 def room_for(max_open: int) -> int:
@@ -143,6 +144,7 @@ class ClientLoop:
             completions=parts.completions,
             transports=parts.transports,
             arrivals=(self._mailbox,),
+            jumps=parts.jumps,
             idle=parts.idle,
         )
         self._pid = os.getpid()

@@ -17,15 +17,16 @@ from shared.errors import HeadtailError
 
 
 class LineChild:
-    """`python -m MODULE ARGUMENTS` in a session of its own. Use it as a context manager, or `close` it.
+    """`python -m MODULE ARGUMENTS` in a session of its own, at `place` where a command that runs it elsewhere is given. Use
+    it as a context manager, or `close` it.
 
     Raises `HeadtailError` where the process has ended.
     """
 
-    def __init__(self, module: str, arguments: Sequence[str] = ()) -> None:
+    def __init__(self, module: str, arguments: Sequence[str] = (), place: Sequence[str] = ()) -> None:
         self._name = module
         self._process = subprocess.Popen(  # noqa: S603 -- our own module
-            [sys.executable, "-m", module, *arguments],
+            [*place, sys.executable, "-m", module, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,

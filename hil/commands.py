@@ -31,7 +31,7 @@ COMMANDS = (
     ),
     Command(
         "hil",
-        "Fit models of links to measured traces, make synthetic traces, compare two, play one packet by packet.",
+        "Hardware in the loop: real processes and faults over an emulated network; traces of links, fitted and made.",
         "hil.hil_cli:group",
     ),
     Command(

@@ -40,7 +40,7 @@ class Entry(msgspec.Struct, frozen=True):
 
     `due_ns` is its scheduled time, `latency_ns` how long after that its first delivery came (0 where lost).
     `source`, `rung` and `fidelity` are empty where it is no answer; `detail` names a miss's stage or a refusal's reason.
-    `why_wrong` is empty where nothing is wrong.
+    `why_wrong` is empty where nothing is wrong. `node` is the node that answered, empty where none did.
     """
 
     due_ns: int
@@ -52,6 +52,7 @@ class Entry(msgspec.Struct, frozen=True):
     detail: str = ""
     duplicates: int = 0
     why_wrong: str = ""
+    node: str = ""
 
 
 class Ledger:
@@ -112,6 +113,7 @@ class Ledger:
                 fidelity=str(outcome.fidelity),
                 duplicates=duplicates,
                 why_wrong="" if references is None else why_wrong(outcome, frame, references),
+                node=outcome.node or "",
             )
         if isinstance(outcome, Rejected):
             kind, detail = "rejected", outcome.reason

@@ -4,7 +4,7 @@ A process of its own with a 1 ms timer and nothing else to do. What it sees late
 late, so a phase in which the machine stood still can be told from one in which headtail failed. A thread inside the
 rig was rejected: it would measure the interpreter's lock.
 
-Each line on its standard input is answered by one line of figures since the line before, and the end of the input ends
+Each line on its standard input is answered by one line of what it saw since the line before, and the end of the input ends
 the process.
 """
 
@@ -21,11 +21,15 @@ import msgspec
 from msgspec import Meta
 
 from hil.child import LineChild
+from hil.stalls import Seen, Stall
 from hil.weight import add_weight
 from shared.lateness import Lateness, LatenessFigures
 from shared.timer import make_timer
 
 PERIOD_NS = 1_000_000
+
+MOST_STALLS = 10_000
+"""Late wake-ups that are remembered one by one."""
 
 
 class Noise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,12 +57,18 @@ class Monitor(LineChild):
 
     def take(self) -> LatenessFigures:
         """Figures since the last call."""
-        return msgspec.json.decode(self.ask(b""), type=LatenessFigures)
+        return self.take_all().figures
+
+    def take_all(self) -> Seen:
+        """Figures and late wake-ups since the last call."""
+        return msgspec.json.decode(self.ask(b""), type=Seen)
 
 
 def watch(commands: int, replies: int, late_ms: float) -> None:
     """Measure until the descriptor `commands` ends; answer each of its lines on `replies`."""
-    lateness = Lateness(round(late_ms * 1e6))
+    limit_ns = round(late_ms * 1e6)
+    lateness = Lateness(limit_ns)
+    stalls: list[Stall] = []
     poll = select.poll()
     poll.register(commands, select.POLLIN)
     timer = make_timer()
@@ -71,6 +81,8 @@ def watch(commands: int, replies: int, late_ms: float) -> None:
         if now >= due:
             timer.ack()
             lateness.add_period(now - due, PERIOD_NS)
+            if now - due >= limit_ns and len(stalls) < MOST_STALLS:
+                stalls.append(Stall(due, now - due))
             due += ((now - due) // PERIOD_NS + 1) * PERIOD_NS
             timer.set(due)
         if commands in ready:
@@ -78,8 +90,11 @@ def watch(commands: int, replies: int, late_ms: float) -> None:
             if not asked:
                 return
             for _ in range(asked.count(b"\n")):
-                os.write(replies, msgspec.json.encode(lateness.figures()) + b"\n")
+                seen = msgspec.json.encode(Seen(lateness.figures(), tuple(stalls))) + b"\n"
+                while seen:
+                    seen = seen[os.write(replies, seen) :]
                 lateness.clear()
+                stalls.clear()
 
 
 def main() -> None:

@@ -37,13 +37,15 @@ class Service:
         settings: EdgeSettings | CloudSettings,
         folder: Path,
         program: Sequence[str] = HEADTAIL,
+        place: Sequence[str] = (),
     ) -> None:
-        """`program` takes the verb in place of the command `headtail`."""
+        """`program` takes the verb in place of the command `headtail`. `place` is put before the whole command line: what
+        runs a command somewhere else, and becomes it."""
         self.name = name
         self.config = config = folder / f"{name}.toml"
         config.write_text(to_toml(settings), encoding="utf-8")
         self.log = folder / f"{name}.log"
-        self._command = [sys.executable, "-m", "hil.weight", *program, verb, "--config", str(config)]
+        self._command = [*place, sys.executable, "-m", "hil.weight", *program, verb, "--config", str(config)]
         self._process: subprocess.Popen[bytes] | None = None
         self._said_before = 0
 
@@ -97,6 +99,11 @@ class Service:
         if self._process is None:
             raise HeadtailError(f"the process {self.name!r} was not started")
         return self._process.pid
+
+    def signal(self, number: int) -> None:
+        """Send a signal to its process, where it runs."""
+        if self.running and self._process is not None:
+            self._process.send_signal(number)
 
     def end(self) -> None:
         """SIGTERM, and SIGKILL where that is not enough; returns when the process has gone."""

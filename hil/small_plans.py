@@ -36,11 +36,15 @@ from shared.plan import (
 from shared.request import Array, TensorSpec
 
 SIDE = 16
-PATCH = 4
-PIXELS = SIDE * SIDE * 3
+PATCHES = 4
+"""Side of an image in pixels unless the caller says otherwise, and in patches of one colour."""
+
 MIDDLE, CLASSES = 32, 8
 DOWN_SCALE = 1 / 256
 """Brings the middle tensor into the range of int8; a power of two, so that nothing is rounded."""
+
+MOST_WEIGHT, MOST_WEIGHT_OF_LARGE = 8, 5
+"""Largest weight on a pixel, so that no sum passes 2^24, up to which float32 holds every whole number."""
 
 INT8_SCALE = 2.0
 MAX_BATCH = 4
@@ -53,7 +57,6 @@ CADENCE_HZ = 30.0
 
 Numbers = npt.NDArray[np.float32]
 
-IMAGE = TensorSpec("image", "uint8", (1, SIDE, SIDE, 3))
 CROSSING = TensorSpec("middle", "float32", (1, MIDDLE))
 SCORES = TensorSpec("scores", "float32", (1, CLASSES))
 
@@ -61,12 +64,12 @@ JPEG = Coding("jpeg90", "jpeg", quality=90)
 INT8 = Coding("int8", "int8", scales=((INT8_SCALE,) * MIDDLE,))
 
 ROUTES = {
-    "raw": Route(0, "raw", 1.0, IMAGE.nbytes() + HEADER_BYTES, SCORES.nbytes() + HEADER_BYTES),
+    "raw": Route(0, "raw", 1.0, SIDE * SIDE * 3 + HEADER_BYTES, SCORES.nbytes() + HEADER_BYTES),
     "jpeg": Route(0, "jpeg90", 0.98, 1500, SCORES.nbytes() + HEADER_BYTES),
     "split": Route(1, "raw", 1.0, CROSSING.nbytes() + HEADER_BYTES, SCORES.nbytes() + HEADER_BYTES),
     "split-int8": Route(1, "int8", 0.99, MIDDLE + HEADER_BYTES, SCORES.nbytes() + HEADER_BYTES),
 }
-"""The ways through the cloud that a small plan may have."""
+"""The ways through the cloud that a small plan may have, for images of `SIDE`."""
 
 RUNGS = {"whole": Rung("whole", 0, 1.0), "small": Rung("small", 1, 0.5)}
 """The rungs that it may have."""
@@ -83,22 +86,31 @@ class Times(msgspec.Struct, frozen=True):
 
 
 def write_small(
-    folder: Path, name: str, *, rungs: Sequence[str], routes: Sequence[str], times: Times | None = None, seed: int = 0
+    folder: Path,
+    name: str,
+    *,
+    rungs: Sequence[str],
+    routes: Sequence[str],
+    times: Times | None = None,
+    seed: int = 0,
+    side: int = SIDE,
 ) -> Path:
     """Write the bundle `NAME.plan` with these of `RUNGS` and `ROUTES` into `folder` and return its path. Plans of
-    different names or seeds have different contracts."""
+    different names or seeds have different contracts. `side` is a multiple of `PATCHES`, at most 64."""
     path = folder / f"{name}.plan"
     path.mkdir(parents=True)
     rng = np.random.default_rng(seed)
-    first = rng.integers(-8, 9, (PIXELS, MIDDLE)).astype(np.float32)
+    pixels, most = side * side * 3, MOST_WEIGHT if side <= 32 else MOST_WEIGHT_OF_LARGE
+    picture = TensorSpec("image", "uint8", (1, side, side, 3))
+    first = rng.integers(-most, most + 1, (pixels, MIDDLE)).astype(np.float32)
     second = rng.integers(-4, 5, (MIDDLE, CLASSES)).astype(np.float32)
-    direct = rng.integers(-8, 9, (PIXELS, CLASSES)).astype(np.float32)
+    direct = rng.integers(-most, most + 1, (pixels, CLASSES)).astype(np.float32)
     head = (*_sums("first"), helper.make_node("Mul", ["sums", "scale"], ["middle"]))
     scale = np.full((), DOWN_SCALE, np.float32)
-    write_segment(path / "head.onnx", head, IMAGE, CROSSING, {"first": first, "scale": scale})
+    write_segment(path / "head.onnx", head, picture, CROSSING, {"first": first, "scale": scale})
     tail = (helper.make_node("Relu", ["middle"], ["kept"]), helper.make_node("MatMul", ["kept", "second"], ["scores"]))
     write_segment(path / "tail.onnx", tail, CROSSING, SCORES, {"second": second})
-    write_segment(path / "small.onnx", _sums("direct", "scores"), IMAGE, SCORES, {"direct": direct})
+    write_segment(path / "small.onnx", _sums("direct", "scores"), picture, SCORES, {"direct": direct})
     whole = Program("whole", tuple(_segment(part) for part in ("head", "tail")))
     plan = Plan(
         format=PLAN_FORMAT,
@@ -108,28 +120,39 @@ def write_small(
         ir_version=IR_VERSION,
         batchable=True,
         max_batch=MAX_BATCH,
-        cuts=(Cut("image", (IMAGE,), (RAW, JPEG)), Cut("middle", (CROSSING,), (RAW, INT8)), Cut("scores", (SCORES,))),
+        cuts=(Cut("image", (picture,), (RAW, JPEG)), Cut("middle", (CROSSING,), (RAW, INT8)), Cut("scores", (SCORES,))),
         programs=(whole, Program("small", (_segment("small"),))),
         ladder=tuple(RUNGS[rung] for rung in rungs),
-        routes=tuple(ROUTES[route] for route in routes),
+        routes=tuple(_route(route, picture) for route in routes),
         metric="exact",
         chosen="small, for rigs",
         digests={},
         profiles=_profiles(times or Times()),
     )
-    vectors = [Golden((image,), (_whole(image, first, second),)) for image in make_images(2, seed + 1)]
+    vectors = [Golden((image,), (_whole(image, first, second),)) for image in make_images(2, seed + 1, side)]
     return finish_small(path, plan, vectors, "a small plan")
 
 
-def make_images(count: int, seed: int) -> tuple[Array, ...]:
+def make_images(count: int, seed: int, side: int = SIDE) -> tuple[Array, ...]:
     """So many images of one row each, all different: coarse patches, which a JPEG keeps apart."""
     rng = np.random.default_rng(seed)
-    patches = rng.integers(0, 256, (count, SIDE // PATCH, SIDE // PATCH, 3), dtype=np.uint8)
-    return tuple(patches[i : i + 1].repeat(PATCH, axis=1).repeat(PATCH, axis=2) for i in range(count))
+    patches = rng.integers(0, 256, (count, PATCHES, PATCHES, 3), dtype=np.uint8)
+    each = side // PATCHES
+    return tuple(patches[i : i + 1].repeat(each, axis=1).repeat(each, axis=2) for i in range(count))
+
+
+def _route(name: str, picture: TensorSpec) -> Route:
+    """The way of this name for such images. A JPEG's size grows with the image's."""
+    known = ROUTES[name]
+    if name == "raw":
+        return msgspec.structs.replace(known, bytes_up=picture.nbytes() + HEADER_BYTES)
+    if name == "jpeg":
+        return msgspec.structs.replace(known, bytes_up=known.bytes_up * picture.nbytes() // (SIDE * SIDE * 3))
+    return known
 
 
 def _whole(image: Array, first: Numbers, second: Numbers) -> Numbers:
-    pixels = image.reshape(1, PIXELS).astype(np.float32)
+    pixels = image.reshape(1, -1).astype(np.float32)
     middle = np.maximum(np.matmul(pixels, first) * np.float32(DOWN_SCALE), np.float32(0))
     scores: Numbers = np.matmul(middle, second)
     return scores

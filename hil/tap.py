@@ -16,6 +16,7 @@ from edge.client_link import agent_link
 from edge.client_loop import ClientMachine
 from edge.outcomes import Counts
 from edge.stub import Given
+from shared.driver import JumpWatch
 from shared.events import Action, Event, Resolve
 from shared.lateness import Lateness
 from shared.request import Outcome
@@ -90,7 +91,10 @@ class TappedMachine:
         return actions
 
 
-def tapped_client(endpoint: str, name: str, deliver: Deliver) -> Client:
-    """A client of the agent at `endpoint` whose deliveries `deliver` sees. Raises `UserError` for a malformed endpoint."""
-    parts = agent_link(endpoint, name, time.time_ns(), MAX_OPEN)
-    return Client(endpoint, name=name, parts=replace(parts, machine=TappedMachine(parts.machine, deliver)))
+def tapped_client(
+    endpoint: str, name: str, deliver: Deliver, standby: str | None = None, jumps: JumpWatch | None = None
+) -> Client:
+    """A client of the agent at `endpoint`, and of the one at `standby`, whose deliveries `deliver` sees. `jumps` says whether
+    its host was suspended, in place of the system's clocks. Raises `UserError` for a malformed endpoint."""
+    parts = agent_link(endpoint, name, time.time_ns(), MAX_OPEN, standby)
+    return Client(endpoint, name=name, parts=replace(parts, machine=TappedMachine(parts.machine, deliver), jumps=jumps))

@@ -1,0 +1,150 @@
+"""The figures of a run, from the ledgers' entries and what the monitor saw: what the report holds and the judge looks at."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from hil.ledger import Entry
+from hil.scenarios.timeline import Arm
+from hil.stalls import Stall
+
+MS = 1_000_000
+
+TOLD_LATE_NS = 2 * MS
+"""An answer that is called on time may be seen by the rig so much after its deadline: the rig looks a moment later than the
+client decided."""
+
+
+class Point(msgspec.Struct, frozen=True, array_like=True):
+    """One frame: when it was due (ms after the first), how long it took (None where nothing came), how it ended, which node
+    answered or `edge` (empty where none did), and whether the machine stalled meanwhile."""
+
+    due_ms: float
+    latency_ms: float | None
+    outcome: str
+    source: str
+    marked: bool
+
+
+class ArmFigures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One arm as it went. `frames` is the sum of `on_time`, `late`, `missed`, `rejected` and `superseded` where nothing is
+    `lost`. `told_late`: unmarked answers that were called on time and were not. `marked` frames are those during which the
+    machine stalled; `unmarked_*` count the others. Quantiles are of answers, in ms from the frame's time."""
+
+    frames: int
+    on_time: int
+    late: int
+    missed: int
+    rejected: int
+    superseded: int
+    lost: int
+    duplicated: int
+    wrong: int
+    told_late: int
+    marked: int
+    unmarked_on_time: int
+    unmarked_cloud_on_time: int
+    by_source: dict[str, int]
+    by_fidelity: dict[str, int]
+    misses: dict[str, int]
+    p50_ms: float
+    p99_ms: float
+    wrong_because: tuple[str, ...]
+    timeline: tuple[Point, ...]
+
+    @property
+    def unmarked(self) -> int:
+        """Frames during which the machine did not stall."""
+        return self.frames - self.marked
+
+    @property
+    def share(self) -> float:
+        """Of the unmarked frames, those answered on time."""
+        return self.unmarked_on_time / self.unmarked if self.unmarked else 0.0
+
+    @property
+    def cloud_share(self) -> float:
+        """Of the unmarked frames, those that the cloud answered on time."""
+        return self.unmarked_cloud_on_time / self.unmarked if self.unmarked else 0.0
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether every frame has its outcome."""
+        return self.frames == self.on_time + self.late + self.missed + self.rejected + self.superseded
+
+
+def marks(entries: Sequence[Entry], stalls: Sequence[Stall], stall_ms: float, deadline_ms: float) -> list[bool]:
+    """For each entry, whether a wake-up that was `stall_ms` late or later lies between its time and its deadline."""
+    late = sorted((stall.due_ns, stall.due_ns + stall.late_ns) for stall in stalls if stall.late_ns >= stall_ms * MS)
+    ends = [end for _, end in late]
+    found: list[bool] = []
+    for entry in entries:
+        first = bisect_left(ends, entry.due_ns)
+        found.append(first < len(late) and late[first][0] <= entry.due_ns + round(deadline_ms * MS))
+    return found
+
+
+def figures(entries: Sequence[Entry], marked: Sequence[bool], deadline_ms: float, began_ns: int) -> ArmFigures:
+    """The figures of one arm."""
+    kinds = Counter(entry.kind for entry in entries)
+    answers = [entry for entry in entries if entry.source]
+    latencies = sorted(entry.latency_ns / MS for entry in answers)
+    clear = [entry for entry, mark in zip(entries, marked, strict=True) if not mark]
+    on_time = [entry for entry in clear if entry.kind == "on_time"]
+    latest_ns = deadline_ms * MS + TOLD_LATE_NS
+    return ArmFigures(
+        frames=len(entries),
+        on_time=kinds["on_time"],
+        late=kinds["late"],
+        missed=kinds["missed"],
+        rejected=kinds["rejected"],
+        superseded=kinds["superseded"],
+        lost=kinds["lost"],
+        duplicated=sum(entry.duplicates for entry in entries),
+        wrong=sum(1 for entry in entries if entry.why_wrong),
+        told_late=sum(entry.latency_ns > latest_ns for entry in on_time),
+        marked=len(entries) - len(clear),
+        unmarked_on_time=len(on_time),
+        unmarked_cloud_on_time=sum(entry.source == "cloud" for entry in on_time),
+        by_source=dict(sorted(Counter(entry.node or entry.source for entry in answers).items())),
+        by_fidelity=dict(sorted(Counter(entry.fidelity for entry in answers).items())),
+        misses=dict(sorted(Counter(entry.detail for entry in entries if entry.detail).items())),
+        p50_ms=_quantile(latencies, 0.5),
+        p99_ms=_quantile(latencies, 0.99),
+        wrong_because=tuple(sorted({entry.why_wrong for entry in entries if entry.why_wrong}))[:8],
+        timeline=tuple(
+            Point(
+                round((entry.due_ns - began_ns) / MS, 3),
+                None if entry.kind == "lost" else round(entry.latency_ns / MS, 3),
+                entry.kind,
+                entry.node or entry.source,
+                mark,
+            )
+            for entry, mark in zip(entries, marked, strict=True)
+        ),
+    )
+
+
+class RunFigures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Both arms, the requests whose futures never ended, the clients' own sums where they are wrong, and what an oracle that
+    knows the links and the faults would have had answered by the cloud on time."""
+
+    test: ArmFigures
+    control: ArmFigures
+    hung: int
+    sums: tuple[str, ...]
+    oracle: float
+
+    def arm(self, arm: Arm) -> ArmFigures:
+        """One of them."""
+        return self.test if arm == "test" else self.control
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    """The least value that `share` of the values do not exceed; 0 where there is none."""
+    return round(ordered[max(0, math.ceil(share * len(ordered)) - 1)], 3) if ordered else 0.0
