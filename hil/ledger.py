@@ -40,7 +40,8 @@ class Entry(msgspec.Struct, frozen=True):
 
     `due_ns` is its scheduled time, `latency_ns` how long after that its first delivery came (0 where lost).
     `source`, `rung` and `fidelity` are empty where it is no answer; `detail` names a miss's stage or a refusal's reason.
-    `why_wrong` is empty where nothing is wrong. `node` is the node that answered, empty where none did.
+    `why_wrong` is empty where nothing is wrong. `node` is the node that answered, empty where none did, `elapsed_ns` how
+    long the client says that its answer took (0 where it is no answer).
     """
 
     due_ns: int
@@ -53,6 +54,7 @@ class Entry(msgspec.Struct, frozen=True):
     duplicates: int = 0
     why_wrong: str = ""
     node: str = ""
+    elapsed_ns: int = 0
 
 
 class Ledger:
@@ -114,6 +116,7 @@ class Ledger:
                 duplicates=duplicates,
                 why_wrong="" if references is None else why_wrong(outcome, frame, references),
                 node=outcome.node or "",
+                elapsed_ns=outcome.elapsed_ns,
             )
         if isinstance(outcome, Rejected):
             kind, detail = "rejected", outcome.reason

@@ -83,9 +83,13 @@ def test_a_good_run_breaks_nothing() -> None:
             Entry(0, "on_time", 8 * MS, "cloud", "whole", "exact", why_wrong="off by 3", node="node-a"),
             "no request lost",
         ),
-        (Entry(0, "on_time", 23 * MS, "cloud", "whole", "exact", node="node-a"), "nothing late is called on time"),
+        (Entry(0, "on_time", 26 * MS, "cloud", "whole", "exact", node="node-a"), "nothing late is called on time"),
+        (
+            Entry(0, "on_time", 20 * MS, "cloud", "whole", "exact", node="node-a", elapsed_ns=20 * MS + 1),
+            "nothing late is called on time",
+        ),
     ],
-    ids=["lost", "doubled", "wrong", "told late"],
+    ids=["lost", "doubled", "wrong", "told late", "told late by itself"],
 )
 def test_what_may_never_happen_is_found_in_either_arm(spoilt: Entry, told: str) -> None:
     for test, other in ((arm([spoilt, *good()]), control()), (arm(good()), arm([spoilt, *good()]))):

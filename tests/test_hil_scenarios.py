@@ -12,7 +12,7 @@ from hil.scenarios.carried import cannot_carry
 from hil.scenarios.check import check_scenario
 from hil.scenarios.find import find, load_scenario, shipped, traces
 from hil.scenarios.scenario import Fault, Fleet, LinkPart, Scenario, Stream, shortened
-from hil.scenarios.timeline import Struck, asleep, dead_nodes, frames, spans, steps, words
+from hil.scenarios.timeline import Struck, asleep, frames, spans, steps, unreachable, words
 from shared.errors import SettingsError, UserError
 
 SECOND = 1_000_000_000
@@ -144,8 +144,9 @@ def test_no_node_is_there_only_while_all_are_struck() -> None:
         Struck(1, 2000.0, 5000.0, ("node-b",)),
         Struck(2, 2500.0, 5500.0, ("node-b",)),
     ]
-    assert dead_nodes(one, struck) == [(2 * SECOND, 4 * SECOND)]
-    assert dead_nodes(one, struck[:1]) == []
+    assert unreachable(one, struck) == [(2 * SECOND, 4 * SECOND)]
+    assert unreachable(one, struck[:1]) == []
+    assert unreachable(one, [Struck(0, 1000.0, 4000.0, ("edge",))]) == [(SECOND, 4 * SECOND)], "nor without the agent"
 
 
 def test_a_scenario_is_shortened_with_its_faults() -> None:

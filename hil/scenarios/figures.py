@@ -15,9 +15,9 @@ from hil.stalls import Stall
 
 MS = 1_000_000
 
-TOLD_LATE_NS = 2 * MS
-"""An answer that is called on time may be seen by the rig so much after its deadline: the rig looks a moment later than the
-client decided."""
+TOLD_LATE_NS = 5 * MS
+"""An answer that is called on time may be seen by the rig so much after its deadline, since the rig looks a moment later than
+the client decided, and may lose the processor in between. By the client's own account it may not be late at all."""
 
 
 class Point(msgspec.Struct, frozen=True, array_like=True):
@@ -33,7 +33,8 @@ class Point(msgspec.Struct, frozen=True, array_like=True):
 
 class ArmFigures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One arm as it went. `frames` is the sum of `on_time`, `late`, `missed`, `rejected` and `superseded` where nothing is
-    `lost`. `told_late`: unmarked answers that were called on time and were not. `marked` frames are those during which the
+    `lost`. `told_late`: answers that were called on time and were late, by the client's own account, or by the rig's
+    where the machine did not stall. `marked` frames are those during which the
     machine stalled; `unmarked_*` count the others. Quantiles are of answers, in ms from the frame's time."""
 
     frames: int
@@ -96,7 +97,7 @@ def figures(entries: Sequence[Entry], marked: Sequence[bool], deadline_ms: float
     latencies = sorted(entry.latency_ns / MS for entry in answers)
     clear = [entry for entry, mark in zip(entries, marked, strict=True) if not mark]
     on_time = [entry for entry in clear if entry.kind == "on_time"]
-    latest_ns = deadline_ms * MS + TOLD_LATE_NS
+    due_ns = round(deadline_ms * MS)
     return ArmFigures(
         frames=len(entries),
         on_time=kinds["on_time"],
@@ -107,7 +108,11 @@ def figures(entries: Sequence[Entry], marked: Sequence[bool], deadline_ms: float
         lost=kinds["lost"],
         duplicated=sum(entry.duplicates for entry in entries),
         wrong=sum(1 for entry in entries if entry.why_wrong),
-        told_late=sum(entry.latency_ns > latest_ns for entry in on_time),
+        told_late=sum(
+            entry.latency_ns > due_ns + TOLD_LATE_NS or entry.elapsed_ns > due_ns
+            for entry, mark in zip(entries, marked, strict=True)
+            if entry.kind == "on_time" and (not mark or entry.elapsed_ns > due_ns)
+        ),
         marked=len(entries) - len(clear),
         unmarked_on_time=len(on_time),
         unmarked_cloud_on_time=sum(entry.source == "cloud" for entry in on_time),

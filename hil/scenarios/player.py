@@ -177,6 +177,7 @@ class _Faults:
     def __init__(self, stage: Stage, scenario: Scenario) -> None:
         self._stage = stage
         self._steps = steps(scenario)
+        self._restarts = [fault.kind == "restart" for fault in scenario.faults]
         self._ended = threading.Event()
         self._error: BaseException | None = None
         self._began_ns = 0
@@ -215,9 +216,11 @@ class _Faults:
         at_ms = (time.monotonic_ns() - self._began_ns) / 1e6
         if begins:
             victims = self._stage.begin(fault, turn)
-            self._found[fault, turn] = Struck(fault, round(at_ms, 3), None, victims)
+            over = self._restarts[fault]
+            ended_ms = (time.monotonic_ns() - self._began_ns) / 1e6 if over else None
+            self._found[fault, turn] = Struck(fault, at_ms, ended_ms, victims)
             return
         self._stage.end(fault, turn)
         # What ends when the process goes on is over from here on; what ends with its start takes until it serves.
         ended_ms = (time.monotonic_ns() - self._began_ns) / 1e6
-        self._found[fault, turn] = msgspec.structs.replace(self._found[fault, turn], end_ms=round(ended_ms, 3))
+        self._found[fault, turn] = msgspec.structs.replace(self._found[fault, turn], end_ms=ended_ms)

@@ -20,7 +20,7 @@ from hil.scenarios.player import Played, Player
 from hil.scenarios.report import FORMAT, LinkLine, Report
 from hil.scenarios.scenario import Scenario
 from hil.scenarios.stage import Known, Stage, make_known
-from hil.scenarios.timeline import Struck, dead_nodes, frames
+from hil.scenarios.timeline import Struck, frames, unreachable
 
 LINE_STEP_MS = 50.0
 
@@ -124,7 +124,7 @@ def _figures(scenario: Scenario, known: Known, played: Played, played_traces: Ma
     oracle = oracle_share(
         scenario,
         courses(scenario, played.struck, played_traces, played.traces),
-        dead_nodes(scenario, played.struck),
+        unreachable(scenario, played.struck),
         request,
         [frame.at_ns for frame in frames(scenario) if frame.arm == "test"],
     )

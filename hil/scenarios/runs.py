@@ -34,6 +34,9 @@ from shared.errors import UserError
 SWITCH_S = 0.0005
 """Thread switch interval of this process, which is the application here."""
 
+WIDTH = 120
+"""Of what is printed where nobody says how wide the terminal is."""
+
 STYLES = {HOLDS: "green", BROKEN: "bold red", NOT_JUDGED: "yellow"}
 
 
@@ -58,7 +61,7 @@ def play_all(files: Sequence[Path], ways: Ways) -> bool:
     weight = tuple(add_weight())
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.setswitchinterval(SWITCH_S)
-    console = Console(markup=False, highlight=False)
+    console = Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else WIDTH)
     reports: list[Report] = []
     for scenario in chosen:
         folder = _folder(ways.out / scenario.name)

@@ -147,7 +147,7 @@ class Noise(Group, frozen=True):
     `most_marked` of its frames are marked, or where the control was on time in less than `least_control`; it is then played
     again, `tries` times in all."""
 
-    stall_ms: Milliseconds = 4.0
+    stall_ms: Annotated[float, Meta(ge=2.0, le=60_000.0)] = 2.0
     most_marked: Share = 0.4
     least_control: Share = 0.98
     tries: Annotated[int, Meta(ge=1, le=10)] = 3

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from hil.scenarios.scenario import DEVICE, Fault, Scenario
+from hil.scenarios.scenario import AGENT, DEVICE, Fault, Scenario
 
 Arm = Literal["test", "control"]
 ARMS: tuple[Arm, Arm] = ("test", "control")
@@ -103,8 +103,9 @@ def asleep(scenario: Scenario) -> list[tuple[int, int]]:
     ]
 
 
-def dead_nodes(scenario: Scenario, struck: Sequence[Struck]) -> list[tuple[int, int]]:
-    """When no node could answer at all, by what struck which: pairs of nanoseconds after the first frame's time."""
+def unreachable(scenario: Scenario, struck: Sequence[Struck]) -> list[tuple[int, int]]:
+    """When no node could be asked at all, since all were gone or the agent was: pairs of nanoseconds after the first frame's
+    time."""
     down = ("kill", "stop", "restart", "suspend")
     end_ms = scenario.stream.seconds * 1e3
     spans_ms = [
@@ -116,7 +117,7 @@ def dead_nodes(scenario: Scenario, struck: Sequence[Struck]) -> list[tuple[int, 
     found: list[tuple[int, int]] = []
     for begin, end in pairwise(edges):
         gone = {node for first, last, nodes in spans_ms if first <= begin and end <= last for node in nodes}
-        if set(scenario.nodes) <= gone:
+        if AGENT in gone or set(scenario.nodes) <= gone:
             found.append((round(begin * 1e6), round(end * 1e6)))
     return found
 
