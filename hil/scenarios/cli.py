@@ -28,9 +28,7 @@ def scenarios() -> None:
     """List the scenarios that are shipped: their names, how long they take, what happens in them."""
     known = shipped()
     if not known:
-        raise UserError(
-            "no scenario is shipped with this installation; expected headtail's own folder with configs/scenarios"
-        )
+        raise UserError("no scenario is there: this installation lacks its configs/scenarios; install headtail again")
     table = Table("name", "seconds", "proxy", "what happens", box=None, pad_edge=False)
     for name, path in known.items():
         scenario = load_scenario(path)

@@ -16,16 +16,17 @@ from hil.scenarios.scenario import LinkPart, Scenario
 from shared.errors import SettingsError, UserError
 from shared.settings_file import load
 
-FOLDER = Path(__file__).resolve().parents[2] / "configs" / "scenarios"
-"""Where the shipped ones are, in a checkout."""
+FOLDERS = tuple(Path(__file__).resolve().parents[up] / "configs" / "scenarios" for up in (2, 1))
+"""Where the shipped ones are: in a checkout, or in an installed package (`pyproject.toml` puts them there)."""
 
 SPARE_S = 5.0
 """A made trace is so much longer than the scenario."""
 
 
 def shipped() -> dict[str, Path]:
-    """The shipped scenarios by name. Empty where headtail was installed without its `configs`."""
-    return {path.stem: path for path in sorted(FOLDER.glob("*.toml"))} if FOLDER.is_dir() else {}
+    """The shipped scenarios by name."""
+    folder = next((folder for folder in FOLDERS if folder.is_dir()), None)
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))} if folder is not None else {}
 
 
 def find(word: str) -> Path:
