@@ -38,6 +38,7 @@ class Asker:
     """
 
     def __init__(self, endpoint: str, contract: str, patience_s: float = PATIENCE_S) -> None:
+        self._endpoint = endpoint
         self._contract = contract
         self._patience_s = patience_s
         self._incarnation = time.monotonic_ns()
@@ -137,4 +138,4 @@ class Asker:
                     raise HeadtailError(f"the connection to the node was lost while waiting for {what}")
             if not self._dealers.pending():
                 poller.poll(TURN_MS)
-        raise HeadtailError(f"{what} did not come within {self._patience_s:g} s")
+        raise HeadtailError(f"{self._endpoint}: {what} did not come within {self._patience_s:g} s")

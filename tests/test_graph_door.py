@@ -62,7 +62,7 @@ def test_a_link_that_leaves_the_models_folder_is_refused(tmp_path: Path) -> None
 def test_a_weight_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     path = stored(tmp_path)
     (tmp_path / "weights.bin").unlink()
-    with pytest.raises(ModelError, match=r"weight 'w' lies in weights\.bin, and there is no such file"):
+    with pytest.raises(ModelError, match=rf"^{path}: weight 'w' lies in weights\.bin, and there is no such file"):
         load_model(path)
 
 

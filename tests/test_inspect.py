@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from partitioner.graph.recipe import Recipe
 from partitioner.inspections.cli import main, show, size
 from partitioner.inspections.inspection import Inspection, inspect_model
+from partitioner.inspections.view import percent
 from partitioner.terminal import PlainConsole
 from shared.errors import ModelError
 
@@ -197,7 +198,7 @@ def test_a_narrow_terminal_shows_every_number_and_name_whole(tmp_path: Path) -> 
     assert "…" not in lines
     assert max(map(len, lines.splitlines())) <= 80
     for cut in found.cuts:
-        assert f"{cut.share_before:.1%}" in lines
+        assert percent(cut.share_before) in lines
         assert f"{size(cut.cheapest_bytes)} {cut.cheapest}" in lines
 
 

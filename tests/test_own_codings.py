@@ -63,3 +63,9 @@ def test_what_cannot_be_asked_for_is_refused_by_name() -> None:
     for kind in ("absent", "raw"):
         with pytest.raises(UserError, match=f"'{kind}'"):
             check_codecs([kind])
+
+
+@pytest.mark.parametrize("kind", ["raw", "int8", "int4", "jpeg90", "qoi"])
+def test_what_is_offered_anyway_cannot_be_asked_for(kind: str) -> None:
+    with pytest.raises(UserError, match=f"codec '{kind}' is headtail's own: it is offered without being asked for"):
+        check_codecs([kind])

@@ -49,7 +49,7 @@ def read_rows(path: Path, inputs: Sequence[TensorSpec]) -> tuple[Row, ...]:
         if array.dtype != np.dtype(spec.dtype) or array.shape[1:] != spec.shape[1:] or array.ndim != len(spec.shape):
             raise UserError(
                 f"calibration {path}: {spec.name!r} is {array.dtype}{list(array.shape)}, "
-                f"expected {spec.dtype}{['rows', *spec.shape[1:]]}"
+                f"expected {spec.dtype}[{', '.join(map(str, ('rows', *spec.shape[1:])))}]"
             )
         count = min(count, array.shape[0] // max(1, spec.shape[0]))
     for spec in inputs:

@@ -43,9 +43,9 @@ def draw_front(dots: Sequence[Dot], marks: Mapping[str, Mark], title: str, width
     parts: list[str] = []
     for scale, words, left in zip(scales, ("p50, ms", "agreement", "sent, KB"), lefts, strict=True):
         parts.append(text(left - 4.0, 14.0, words, class_="title"))
-        for x, tick in _ends(scale, width - 2.0):
+        for x, words_x, tick in _ends(scale, width - 2.0):
             parts.append(line(x, HEAD - 6.0, x, height - FOOT, "grid"))
-            parts.append(text(x, height - FOOT + 15.0, tick, "middle", "tick"))
+            parts.append(text(words_x, height - FOOT + 15.0, tick, "middle", "tick"))
     if any(dot.up_kb <= 0.0 for dot in dots):
         parts.append(line(lefts[2], HEAD - 6.0, lefts[2], height - FOOT, "grid"))
         parts.append(text(lefts[2], height - FOOT + 15.0, "0", "middle", "tick"))
@@ -82,12 +82,13 @@ def _scales(dots: Sequence[Dot], lefts: Sequence[float], wide: float) -> tuple[S
     )
 
 
-def _ends(scale: Scale, most: float) -> list[tuple[float, str]]:
-    """The pixels and words of those ticks that have room in a narrow strip and end before `most`."""
+def _ends(scale: Scale, most: float) -> list[tuple[float, float, str]]:
+    """The pixels of those ticks that have room in a narrow strip, of their words, which end before `most`, and the words."""
     named = [tick for tick in scale.ticks() if tick.words]
-    kept: list[tuple[float, str]] = []
+    kept: list[tuple[float, float, str]] = []
     for tick in named:
         x = scale.at(tick.value)
-        if x + text_width(tick.words) / 2 <= most and (not kept or x - kept[-1][0] >= 36.0):
-            kept.append((x, tick.words))
+        words_x = min(x, most - text_width(tick.words) / 2)
+        if not kept or words_x - kept[-1][1] >= 36.0:
+            kept.append((x, words_x, tick.words))
     return kept

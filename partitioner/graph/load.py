@@ -34,6 +34,8 @@ def read_model(path: Path) -> Model:
         _check_versions(path, proto)
         check_files(proto, path)
         external_data_helper.load_external_data_for_model(proto, str(path.parent))
+    except ModelError:
+        raise
     except DecodeError as error:
         raise ModelError(f"{path}: not an ONNX model ({error})") from error
     except (OSError, ValueError, checker.ValidationError) as error:

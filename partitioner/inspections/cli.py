@@ -17,7 +17,7 @@ from partitioner.graph.recipe import Recipe
 from partitioner.inspections.inspection import CutRow, Inspection, Value, look_at
 from partitioner.inspections.page import render_page, render_svg
 from partitioner.inspections.view import bytes_in_words as size
-from partitioner.inspections.view import view_of
+from partitioner.inspections.view import percent, view_of
 from partitioner.profiles.file import load_profile
 from partitioner.terminal import PlainConsole
 from shared.errors import ModelError, UserError
@@ -154,7 +154,7 @@ def _cuts(cuts: tuple[CutRow, ...], *, wide: bool) -> Table:
         ("raw", True, lambda cut: f"{size(cut.raw_bytes)}{' (own 8 bits)' if cut.quantised else ''}"),
         ("int8", wide, lambda cut: size(cut.int8_bytes)),
         ("cheapest", True, lambda cut: f"{size(cut.cheapest_bytes)} {cut.cheapest}"),
-        ("compute before" if wide else "before", True, lambda cut: f"{cut.share_before:.1%}"),
+        ("compute before" if wide else "before", True, lambda cut: percent(cut.share_before)),
     ]
     for name, shown, _ in columns:
         if shown:

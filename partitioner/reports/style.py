@@ -117,7 +117,7 @@ figure svg{display:block;max-width:100%;height:auto}
 .scroll{overflow-x:auto;margin:.8rem 0;border:1px solid var(--rule);border-radius:8px}
 .scroll:focus-visible{outline:2px solid var(--k1);outline-offset:2px}
 table{border-collapse:collapse;width:100%;font-size:.88rem;font-variant-numeric:tabular-nums}
-th,td{padding:.42rem .75rem;text-align:right;border-bottom:1px solid var(--rule);white-space:nowrap}
+th,td{padding:.42rem .65rem;text-align:right;border-bottom:1px solid var(--rule);white-space:nowrap}
 tr:last-child>*{border-bottom:0}
 thead th{color:var(--soft);font-weight:600;background:var(--card);vertical-align:bottom}
 th.l,td.l,th:first-child,td:first-child{text-align:left}
@@ -126,7 +126,7 @@ tbody th{font-weight:400}
 tr.best>*{background:var(--goodbg)}
 td.late{color:var(--bad)}
 .facts th{color:var(--soft);width:11rem;vertical-align:top}
-.bar{display:flex;overflow:hidden;height:.8rem;width:11rem}
+.bar{display:flex;overflow:hidden;height:.8rem;width:8rem}
 .bar i{flex:none;display:block;height:100%;border-right:1px solid var(--paper)}
 .legend{list-style:none;display:flex;flex-wrap:wrap;gap:.35rem 1.4rem;padding:0;margin:1rem 0 0;font-size:.9rem}
 .legend li{display:flex;align-items:center;gap:.5rem;min-width:0}

@@ -76,7 +76,7 @@ def offering(kind: str) -> OfferedCodec:
     `UserError` that names the kind where it is offered in any case, or as `codec_of`."""
     if kind == PCA.kind:
         return PCA
-    if kind in CODECS:
+    if kind in CODECS or kind.rstrip("0123456789") in {"int", "jpeg"}:  # as their codings are called
         raise UserError(f"codec {kind!r} is headtail's own: it is offered without being asked for")
     return installed(kind)
 
