@@ -51,8 +51,9 @@ class Monitor(LineChild):
     Raises `HeadtailError` where the process has died.
     """
 
-    def __init__(self, late_ms: float) -> None:
-        super().__init__("hil.monitor", (str(late_ms),))
+    def __init__(self, late_ms: float, core: int | None = None) -> None:
+        """`core`: watch this core alone; else whichever the scheduler chooses."""
+        super().__init__("hil.monitor", (str(late_ms), *(() if core is None else (str(core),))))
         self.take()
 
     def take(self) -> LatenessFigures:
@@ -98,7 +99,10 @@ def watch(commands: int, replies: int, late_ms: float) -> None:
 
 
 def main() -> None:
-    """Run the monitor on standard input and output. The one argument is what counts as late, in milliseconds."""
+    """Run the monitor on standard input and output. The arguments are what counts as late, in milliseconds, and the core to
+    be watched where it is one alone."""
+    for core in sys.argv[2:]:
+        os.sched_setaffinity(0, {int(core)})
     add_weight()
     gc.freeze()
     watch(sys.stdin.fileno(), sys.stdout.fileno(), float(sys.argv[1]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from shared.lateness import LatenessFigures
@@ -19,3 +21,18 @@ class Seen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     figures: LatenessFigures
     stalls: tuple[Stall, ...] = ()
+
+
+def together(seen: Sequence[Seen]) -> Seen:
+    """What several monitors saw, one for each core: all late wake-ups in order, and of each figure the worst."""
+    figures = [one.figures for one in seen]
+    return Seen(
+        LatenessFigures(
+            sum(one.count for one in figures),
+            *(
+                max((getattr(one, name) for one in figures), default=0.0)
+                for name in LatenessFigures.__struct_fields__[1:]
+            ),
+        ),
+        tuple(sorted((stall for one in seen for stall in one.stalls), key=lambda stall: stall.due_ns)),
+    )

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import time
+
 from hil.monitor import Monitor, Noise
+from hil.stalls import Seen, Stall, together
 from shared.lateness import LatenessFigures
 
 
@@ -19,3 +23,21 @@ def test_the_process_counts_wake_ups_and_ends_with_its_input() -> None:
         while seen < 3:
             seen += monitor.take().count
     assert monitor.ended
+
+
+def test_a_core_can_be_watched_alone_and_what_was_late_is_told_with_its_time() -> None:
+    before = time.monotonic_ns()
+    with Monitor(late_ms=0.0001, core=min(os.sched_getaffinity(0))) as monitor:
+        seen = monitor.take_all()
+        while not seen.stalls:
+            seen = monitor.take_all()
+    assert all(before < stall.due_ns < time.monotonic_ns() and stall.late_ns >= 100 for stall in seen.stalls)
+    assert seen.figures.count >= len(seen.stalls)
+
+
+def test_of_several_cores_the_worst_counts() -> None:
+    one = Seen(LatenessFigures(10, 0.1, 0.5, 0.6, 9.0, 0.1), (Stall(5, 1),))
+    other = Seen(LatenessFigures(20, 0.2, 0.4, 0.7, 8.0, 0.2), (Stall(3, 2), Stall(7, 2)))
+    assert together([one, other]) == Seen(
+        LatenessFigures(30, 0.2, 0.5, 0.7, 9.0, 0.2), (Stall(3, 2), Stall(5, 1), Stall(7, 2))
+    )

@@ -146,7 +146,7 @@ def _run(report: Report) -> str:
         (
             "the machine's own lateness",
             f"p50 {machine.p50_ms:.2f}, p99 {machine.p99_ms:.2f}, p99.9 {machine.p999_ms:.2f}, at most "
-            f"{machine.max_ms:.1f} ms of {machine.count} wake-ups",
+            f"{machine.max_ms:.1f} ms of {machine.count} wake-ups, on the worst of its cores",
         ),
         *(("note", note) for note in report.notes),
         ("journals", ", ".join(report.journals) or "none"),

@@ -97,7 +97,7 @@ class Player:
         }
         planned = frames(scenario)
         begun = stage.begin_links()
-        stage.monitor.take()
+        stage.seen()
         gc.collect()
         gc.disable()
         faults = _Faults(stage, scenario)
@@ -114,7 +114,7 @@ class Player:
                     ledgers[frame.arm].asked(future.sequence, image, due_ns)
                     futures.append((frame.arm, future))
                 wait([future for _, future in futures], timeout=stream.deadline_ms / 1e3 + LAST_S)
-                seen = stage.monitor.take_all()
+                seen = stage.seen()
         finally:
             gc.enable()
             faults.end()

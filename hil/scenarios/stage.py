@@ -6,6 +6,7 @@ the agents by local sockets.
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import time
@@ -31,6 +32,7 @@ from hil.scenarios.scenario import AGENT, CONTROL, DEVICE, IN_USE, STANDBY, Faul
 from hil.scenarios.subject import PROGRAM
 from hil.services import Service, run_folder
 from hil.small_plans import Times, make_images, write_small
+from hil.stalls import Seen, together
 from shared.bundle import Bundle, load_bundle
 from shared.driver import BOOT_NS, JumpWatch
 from shared.errors import HeadtailError
@@ -53,6 +55,7 @@ CLOUD_US = 100.0
 """What a node's profile claims; its executor is slowed down to the scenario's `cloud_ms`."""
 
 MONITOR_MS = 2.0
+MOST_CORES = 16
 READY_S = 60.0
 JOURNAL_EVENTS = 200_000
 JOURNALS_S = 10.0
@@ -131,6 +134,7 @@ class Stage:
         # The kernel ends a service with the thread that started it: one that lives as long as the stage starts all of them.
         self._hands = ThreadPoolExecutor(1, "hil-start")
         self._suffering = _Suffering()
+        self._monitors: list[Monitor] = []
         self.device = DeviceClock()
         self.services: dict[str, Service] = {}
         self.crowds: list[str] = []
@@ -167,6 +171,10 @@ class Stage:
         """Raise `HeadtailError` where a process that ought to run has ended by itself."""
         for service in self.services.values():
             service.check()
+
+    def seen(self) -> Seen:
+        """What the monitors, one for each core, saw since the last call."""
+        return together([monitor.take_all() for monitor in self._monitors])
 
     def begin_links(self) -> dict[str, int]:
         """Let traces begin; when each did, in nanoseconds of CLOCK_MONOTONIC, by the link's name."""
@@ -327,7 +335,8 @@ class Stage:
     def _build(self) -> None:
         scenario, models = self._scenario, (str(self._known.bundle.path.resolve()),)
         shutil.rmtree(self._folder / "journals", ignore_errors=True)
-        self.monitor = Monitor(MONITOR_MS)
+        cores = sorted(os.sched_getaffinity(0))[:MOST_CORES]
+        self._monitors += [Monitor(MONITOR_MS, core) for core in cores]
         journal = Journal(events=JOURNAL_EVENTS, folder=str(self._folder.resolve() / "journals"), save_below=0.0)
         factor = max(1.0, 1000.0 * scenario.model.cloud_ms / CLOUD_US)
         for name in scenario.nodes:
@@ -370,7 +379,6 @@ class Stage:
         for service in reversed(self.services.values()):
             service.end()
         self._hands.shutdown()
-        monitor: Monitor | None = getattr(self, "monitor", None)
-        if monitor is not None:
+        for monitor in self._monitors:
             monitor.close()
         shutil.rmtree(self._sockets, ignore_errors=True)
