@@ -106,6 +106,7 @@ class Session:
     def handle(self, event: Event, now: int) -> list[Action]:
         """Take one event and say what is to be done. Raises `InvariantBroken` where a rule of our own is broken."""
         out: list[Action] = []
+        self.scheduler.pass_time(now)
         match event:
             case Received():
                 self._received(event, now, out)

@@ -123,7 +123,7 @@ class Attempts:
             self._counters["unknown-link"] += 1
             return []
         if event.link == node.data:
-            self._nodes.moved(node)
+            self._nodes.moved(node, now)
         match message:
             case Reply():
                 return self._reply(node, message, event, now, out)
@@ -152,8 +152,8 @@ class Attempts:
         node.offset.peer_sent(message.sent_ns, now)
         if isinstance(message, Reply):
             node.answered(sent, sum(message.stages.values()), now)
-        elif message.reason == "expired":
-            node.answered(sent, 0, now)
+        elif message.reason in ("expired", "cancelled"):
+            node.refused(sent, now)
         open_ = self._open.get(message.sequence)
         attempt = open_.attempt(message.attempt) if open_ is not None else None
         if attempt is None or not attempt.alive or attempt.node is not node:
@@ -214,9 +214,3 @@ class Attempts:
                     attempt.alive = not lost
                     verdicts += self._elsewhere(open_, attempt, now, out)
         return verdicts
-
-    def silent(self, open_: Open, now: int) -> None:
-        """The cloud did not answer this request in time: what that says about the link."""
-        for attempt in open_.attempts:
-            if attempt.alive and attempt.sent_ns:
-                attempt.node.estimate.gave_up(attempt.nbytes, now - attempt.sent_ns - attempt.node_ns)

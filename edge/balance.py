@@ -1,10 +1,12 @@
 """Which way one request takes through the cloud, if any.
 
-Candidates are the plan's routes times the nodes that are usable, each predicted end to end. The chance of being on time
-comes first: among those that are surely on time (margin included) the highest agreement wins, and of the nodes that can
-give it `shared.scheduler.LeastPredictedFinish` picks one; where none is sure, the way that is likely to be soonest is taken.
-A way through the cloud
-is taken only where it is better than what the device will do anyway: more agreement, or the same sooner.
+Candidates are the plan's routes times the nodes that are usable, each predicted end to end, with the chance that its answer
+is back by when it must be. A way through the cloud is taken only where it is better than what the device will do anyway: more
+agreement, or the same sooner. Where the device's answer is promised, nothing is risked, and what counts of a way is what it
+can be expected to add: its chance times its gain in agreement. Where it is not promised, the chance comes first. Among ways
+that are about as good in that, the highest agreement wins, then the fewest bytes, then
+`shared.scheduler.LeastPredictedFinish`; and the way that was taken last is kept where it is about as good in all of
+these, since each change of a way meets a colder connection.
 """
 
 from __future__ import annotations
@@ -20,20 +22,37 @@ from shared.scheduler import LeastPredictedFinish, Offer
 BACK_OFF = 4
 """How many times longer the pause between explorations of a node may become: a try costs bytes and disturbs the device."""
 
+NEAR = 0.02
+"""Ways whose worth differs by less than this share are as good as each other; the one that was taken last, by twice that."""
+
+FEWER = 0.9
+"""Fewer bytes count from this share on."""
+
+SOONER = 0.9
+"""The way that was taken last is left for one that takes less than this share of its time."""
+
+LIKELY = 0.5
+"""A way that only gives the same sooner must be at least as likely as this to be in time."""
+
 
 class Candidate(msgspec.Struct, frozen=True):
     """One way through the cloud: a route of the plan (by index) at a node, and its prediction in nanoseconds.
 
-    `typical_ns` is when the answer is typically back, `sure_ns` when it is back 97 times out of 100, `head_ns` the
-    part on the device before sending, `node_ns` the part inside the node, `nbytes` both directions together.
+    `chance` is the probability that the answer is back by when it must be. `typical_ns` is when it is typically back,
+    `sure_ns` when it is back 95 times out of 100. `head_ns` is the part on the device before sending, `network_ns` the
+    part on the network, of which `extra_ns` is its wait behind others and the start of TCP, `node_ns` the part inside
+    the node; `nbytes` is both directions together.
     """
 
     route: Route
     index: int
     node: Node
+    chance: float
     typical_ns: int
     sure_ns: int
     head_ns: int
+    network_ns: int
+    extra_ns: int
     node_ns: int
     nbytes: int
 
@@ -51,28 +70,86 @@ class Insured(msgspec.Struct, frozen=True, gc=False):
 NOT_INSURED = Insured(-1.0, 2**63 - 1, False)
 
 
+class Usual(msgspec.Struct, frozen=True, gc=False):
+    """The way that was taken last: a route by its index and the name of a node."""
+
+    index: int
+    node: str
+
+
+class Considered(msgspec.Struct, frozen=True):
+    """One choice among ways, for those who look on: for the request of this `number`, made at `now`, of an answer that must
+    be back by `due_ns`. `found` is the way that was taken, None where it was the device alone; `exploring` whether it was
+    taken only to learn. `least` is the least chance that a way must have."""
+
+    number: int
+    now: int
+    due_ns: int
+    insured: Insured
+    candidates: tuple[Candidate, ...]
+    usual: Usual | None
+    found: Candidate | None
+    exploring: bool
+    least: float
+
+
 def choose(
-    candidates: Sequence[Candidate], insured: Insured, due_ns: int, policy: LeastPredictedFinish
+    candidates: Sequence[Candidate],
+    insured: Insured,
+    now: int,
+    policy: LeastPredictedFinish,
+    least: float,
+    usual: Usual | None = None,
 ) -> Candidate | None:
-    """The way to take, or None where the device alone is as good. `due_ns` is when the answer must be back."""
-    useful = [c for c in candidates if _betters(c, insured)]
-    sure = [c for c in useful if c.sure_ns <= due_ns]
-    if not sure:
-        return soonest([c for c in useful if c.typical_ns <= due_ns])
-    best = max(c.route.agreement for c in sure)
+    """The way to take, or None where the device alone is as good, or no way has a chance of `least` or more."""
+    worth = [(w, c) for c in candidates if (w := worth_of(c, insured, least)) > 0.0]
+    if not worth:
+        return None
+    if len(worth) == 1:
+        return worth[0][1]
+    best = max(w for w, _ in worth)
+    near = [c for w, c in worth if w >= best * (1.0 - NEAR)]
+    agreement = max(c.route.agreement for c in near)
+    near = [c for c in near if c.route.agreement == agreement]
+    fewest = min(c.nbytes for c in near) / FEWER
     at_node: dict[str, Candidate] = {}
-    for way in sure:
-        other = at_node.get(way.node.name)
-        if way.route.agreement == best and (other is None or way.typical_ns < other.typical_ns):
-            at_node[way.node.name] = way
+    for way in near:
+        if way.nbytes <= fewest:
+            other = at_node.get(way.node.name)
+            if other is None or way.typical_ns < other.typical_ns:
+                at_node[way.node.name] = way
     offer = policy.pick([Offer(name, way.typical_ns) for name, way in at_node.items()])
-    return None if offer is None else at_node[offer.place]
+    if offer is None:
+        return None
+    found = at_node[offer.place]
+    if usual is None or (usual.index == found.index and usual.node == found.node.name):
+        return found
+    for w, kept in worth:
+        if (
+            kept.index == usual.index
+            and kept.node.name == usual.node
+            and w >= best * (1.0 - 2.0 * NEAR)
+            and kept.route.agreement >= agreement
+            and kept.nbytes <= fewest
+            and found.typical_ns - now >= SOONER * (kept.typical_ns - now)
+        ):
+            return kept
+    return found
 
 
-def _betters(candidate: Candidate, insured: Insured) -> bool:
-    if not insured.promised or candidate.route.agreement > insured.agreement:
-        return True
-    return candidate.route.agreement == insured.agreement and candidate.typical_ns < insured.finish_ns
+def worth_of(candidate: Candidate, insured: Insured, least: float) -> float:
+    """What a way can be expected to add to what the device does; 0 where it is not worth a try."""
+    chance = candidate.chance
+    if chance < least:
+        return 0.0
+    if not insured.promised:
+        return chance
+    gain = candidate.route.agreement - insured.agreement
+    if gain > 0.0:
+        return chance * gain
+    if gain == 0.0 and chance >= LIKELY and candidate.typical_ns < insured.finish_ns:
+        return chance * 1e-9
+    return 0.0
 
 
 def explore(candidates: Sequence[Candidate], insured: Insured, now: int, interval_ns: int) -> Candidate | None:

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from edge.account import local_stages
 from edge.admission import refusal
 from edge.attempts import Attempts, Verdict
-from edge.balance import Candidate, Insured
+from edge.balance import Candidate, Considered, Insured
 from edge.cloud_way import CloudWay
 from edge.grants import Grants
 from edge.hold import HoldMargin
@@ -76,7 +76,7 @@ class Broker:
         self._grants = Grants(self.scheduler, self._plans, self._guard_ns)
         self.nodes = Nodes(settings, tuple(plans), incarnation, rng)
         self._open = Register(settings.limits.max_open)
-        self._ways = CloudWay(plans, incarnation, self.scheduler, int(settings.link.explore_interval_ms * MS))
+        self._ways = CloudWay(plans, incarnation, self.scheduler, settings)
         self.counters: Counter[str] = Counter()
         self._attempts = Attempts(self._open, self.nodes, self._ways, self._work, incarnation, self.counters)
         self._last_id = 0
@@ -91,6 +91,7 @@ class Broker:
     def handle(self, event: Event, now: int) -> list[Action]:
         """Take one event and say what is to be done. Raises `InvariantBroken` where a rule of our own is broken."""
         out: list[Action] = []
+        self.scheduler.pass_time(now)
         match event:
             case Arrived():
                 self._arrived(event.request, now, out)
@@ -348,7 +349,6 @@ class Broker:
             if open_ is None:
                 continue
             if now >= open_.resolve_by or (open_.held is not None and now >= open_.hold_until):
-                self._attempts.silent(open_, now)
                 self._end(open_, Missed(open_.stage_at_fault(), open_.trouble), now, out)
         if self._nodes_due is not None and now >= self._nodes_due:
             actions, lost, stalled = self.nodes.tick(now)
@@ -381,6 +381,11 @@ class Broker:
             if at != self._wake_at:
                 self._wake_at = at
                 out.append(WakeAt(at))
+
+    def watch(self, see: Callable[[Considered], None]) -> None:
+        """Have `see` called with each choice among ways through the cloud. For replays: a broker that is watched has no
+        snapshot."""
+        self._ways.watch = see
 
     def owner(self, job: int) -> Owner:
         """The number of the request that a job works for, and of its attempt; zeros where nobody wants it any more. For those

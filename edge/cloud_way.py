@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
 from edge.account import cloud_stages, uplink_share
-from edge.balance import NOT_INSURED, Candidate, Insured, choose, explore, soonest
-from edge.nodes import Node, Sent
+from edge.balance import NOT_INSURED, Candidate, Considered, Insured, Usual, choose, explore, soonest
+from edge.link_budget import Budget
+from edge.nodes import MS, Node, Sent
 from edge.open_request import Attempt, Open
 from shared.errors import InvariantBroken
 from shared.events import Send
@@ -16,6 +17,7 @@ from shared.latency import Latency, WorkKey
 from shared.plan import Coding, Plan, Route, SegmentRange
 from shared.request import Answer, Array, Buffer
 from shared.scheduler import LeastPredictedFinish, Scheduler
+from shared.settings import EdgeSettings
 from shared.wire.messages import Infer, Reply, Tensor, tensor_table
 
 
@@ -32,14 +34,21 @@ class RouteFacts(msgspec.Struct, frozen=True):
 
 
 class CloudWay:
-    """All routes of all plans of this edge. It keeps no state of requests."""
+    """All routes of all plans of this edge. Of requests it remembers only which way was taken last for each contract."""
 
-    def __init__(self, plans: Mapping[str, Plan], incarnation: int, scheduler: Scheduler, explore_ns: int) -> None:
-        """`explore_ns`: how often a node is tried although it is predicted too late."""
+    def __init__(
+        self, plans: Mapping[str, Plan], incarnation: int, scheduler: Scheduler, settings: EdgeSettings
+    ) -> None:
+        link, limits = settings.link, settings.limits
         self._incarnation = incarnation
+        self._budget = Budget(link.budget_mb_per_hour * 1e6, limits.max_clients + limits.max_streams)
         self._scheduler = scheduler
-        self._explore_ns = explore_ns
+        self._explore_ns = int(link.explore_interval_ms * MS)
+        self._least = link.least_chance
         self._policy = LeastPredictedFinish()
+        self._usual: dict[str, Usual] = {}
+        self.watch: Callable[[Considered], None] | None = None
+        """Sees each choice; for a replay only, since no snapshot can hold it."""
         cloud = Latency.of(plans.items(), "cloud")
         self._facts = {
             contract: tuple(_facts(contract, plan, r, cloud) for r in plan.routes) for contract, plan in plans.items()
@@ -50,20 +59,44 @@ class CloudWay:
     ) -> tuple[Candidate | None, bool]:
         """The way to take among these nodes and routes (by index), and whether it is only an exploration.
 
-        None where the device alone is as good, or nothing is predicted on time. Where the device has no answer at all, the
-        soonest is tried whatever its prediction: the alternative is certain failure, and only a try can find out that a link
-        has recovered.
+        None where the device alone is as good, or nothing has a chance to be on time. Where the device has no answer at all,
+        the soonest is tried whatever its prediction: the alternative is certain failure, and only a try can find out that a
+        link has recovered.
         """
-        facts = self._facts[open_.request.plan]
-        candidates = [self._predict(open_, i, facts[i], node, now) for i in routes for node in nodes]
         due = open_.hold_until if insured.promised else open_.resolve_by
-        found = choose(candidates, insured, due, self._policy)
-        if found is not None or not candidates:
-            return found, False
-        if insured is NOT_INSURED:
-            return soonest(candidates), False
-        found = explore([c for c in candidates if now + c.head_ns < due], insured, now, self._explore_ns)
-        return found, found is not None
+        candidates = self.predict(open_, nodes, routes, due, now)
+        if self._budget:
+            left = self._budget.left((open_.request.client, open_.request.stream), now)
+            candidates = [c for c in candidates if c.nbytes <= left]
+        usual = self._usual.get(open_.request.plan)
+        found = choose(candidates, insured, now, self._policy, self._least, usual)
+        exploring = False
+        if found is not None:
+            if usual is None or usual.index != found.index or usual.node != found.node.name:
+                self._usual[open_.request.plan] = Usual(found.index, found.node.name)
+        elif candidates and insured is NOT_INSURED:
+            found = soonest(candidates)
+        elif candidates:
+            found = explore([c for c in candidates if now + c.head_ns < due], insured, now, self._explore_ns)
+            exploring = found is not None
+        if found is not None:
+            self._budget.spend((open_.request.client, open_.request.stream), found.nbytes, now)
+        if self.watch is not None and candidates:
+            ways = tuple(candidates)
+            self.watch(Considered(open_.id, now, due, insured, ways, usual, found, exploring, self._least))
+        return found, exploring
+
+    def predict(
+        self, open_: Open, nodes: Sequence[Node], routes: Iterable[int], due_ns: int, now: int
+    ) -> list[Candidate]:
+        """Each of these routes (by index) at each of these nodes, with its chance to be back by `due_ns`."""
+        facts = self._facts[open_.request.plan]
+        still = [node.still(due_ns, now) for node in nodes]
+        return [
+            self._predict(open_, i, facts[i], node, most, due_ns, now)
+            for i in routes
+            for node, most in zip(nodes, still, strict=True)
+        ]
 
     def head(self, open_: Open, index: int) -> tuple[WorkKey, Coding | None] | None:
         """The device's work before route `index` can be sent, and how its result is encoded; None where there is none, or
@@ -78,9 +111,21 @@ class CloudWay:
         request = open_.request
         route = attempt.route
         frames = open_.encoded.get(attempt.route_index, request.inputs)
+        way, node = attempt.way, attempt.node
         attempt.sent_ns = now
-        sent = Sent(now, attempt.typical_ns, open_.resolve_by, attempt.nbytes, attempt.exploring)
-        attempt.node.out[open_.id, attempt.number] = sent
+        startup_ns, upto_bytes = node.estimate.sent(route.bytes_up * request.rows, now)
+        node.out[open_.id, attempt.number] = Sent(
+            sent_ns=now,
+            typical_ns=way.typical_ns,
+            due_ns=open_.resolve_by,
+            nbytes=way.nbytes,
+            exploring=attempt.exploring,
+            network_ns=way.network_ns,
+            startup_ns=startup_ns,
+            upto_bytes=upto_bytes,
+            sure_ns=way.sure_ns,
+            node_ns=way.node_ns,
+        )
         message = Infer(
             incarnation=self._incarnation,
             sequence=open_.id,
@@ -123,17 +168,35 @@ class CloudWay:
             stages=cloud_stages(open_.arrived_ns, attempt.sent_ns, now, attempt.head, message.stages, share, now),
         )
 
-    def _predict(self, open_: Open, index: int, facts: RouteFacts, node: Node, now: int) -> Candidate:
+    def _predict(
+        self, open_: Open, index: int, facts: RouteFacts, node: Node, most: float, due_ns: int, now: int
+    ) -> Candidate:
         rows = open_.request.rows
         route = facts.route
         head_ns = 0
         if facts.head is not None and index not in open_.encoded:
             wait_ns = self._scheduler.predicted_wait(now, open_.request.priority)
             head_ns = wait_ns + self._scheduler.latency.typical(facts.head, rows)
-        nbytes = (route.bytes_up + route.bytes_down) * rows
+        estimate = node.estimate
+        up = route.bytes_up * rows
+        nbytes = up + route.bytes_down * rows
+        extra_ns = estimate.extra_ns(up, now + head_ns)
+        network_ns = estimate.network_ns(nbytes) + extra_ns
         node_ns = node.wait_ns + facts.tail_ns * rows
-        typical = now + head_ns + node.estimate.network_ns(nbytes) + node_ns
-        return Candidate(route, index, node, typical, typical + node.estimate.margin_ns(), head_ns, node_ns, nbytes)
+        typical_ns = now + head_ns + network_ns + node_ns
+        return Candidate(
+            route=route,
+            index=index,
+            node=node,
+            chance=min(most, estimate.chance(nbytes, network_ns, due_ns - typical_ns, now)),
+            typical_ns=typical_ns,
+            sure_ns=typical_ns + estimate.margin_ns(nbytes, network_ns, now),
+            head_ns=head_ns,
+            network_ns=network_ns,
+            extra_ns=extra_ns,
+            node_ns=node_ns,
+            nbytes=nbytes,
+        )
 
 
 def _facts(contract: str, plan: Plan, route: Route, cloud: Latency) -> RouteFacts:

@@ -1,80 +1,240 @@
-"""What the way to one node is like: round trip, time per byte, and how far predictions were off.
+"""What one connection to a node is like: how long an exchange takes by its size, and how far that was off.
 
-The prediction is end to end: a mean for the network by payload size, and an empirical quantile of what the whole attempt
-took beyond its prediction (quantiles of parts do not add). Samples of the rate are medians of a few, so that one stall of
-the machine or of the link does not spoil it, and a real change shows after three. An attempt that was given up before its
-answer came is a censored sample: it took at least as long as it was waited for.
+The prediction of a typical exchange is a round trip, so much a byte, what this connection still has to send, and the start of
+TCP where it is cold (`edge.link_startup`). Round trip and time per byte are medians of a few, so that one stall of the
+machine or of the link does not spoil them, and a real change shows after three; large exchanges count for more, since in a
+small one the time per byte drowns in what the round trip varies by.
 
-The margin tells routes that are surely on time from those that are only likely to be; it never rules one out. An attempt
-is insured by local work, so that one that turns out late costs bytes and no answer.
+How sure that is, is learned end to end (`edge.link_residuals`), as a share of the predicted time on the network, for each
+octave of sizes by itself once there are enough samples, else for all together. Before anything was seen stands a pessimistic
+prior. What was promised to hold 95 times in 100 is held to that: where it was exceeded more often of late, a higher quantile
+is told, where less often, a lower one (adaptive conformal inference, Gibbs and Candes, NeurIPS 2021), so that the share is
+right in the long run whatever the link does.
+
+Trust is lost at once: an answer that is overdue makes the next one on the same connection unlikely, since TCP keeps the order
+(`still`). It returns slowly after a stall (`recovered`).
 """
 
 from __future__ import annotations
 
 from collections import deque
 
+from edge.link_residuals import Residuals
+from edge.link_startup import Startup
 from shared.settings import Link
 
 RATE_SAMPLES = 5
 PROBE_SAMPLES = 7
-RESIDUALS = 64
-MARGIN = 0.97
 TEACHES_RATE = 4096
 """Below this many bytes an exchange tells nothing of the rate."""
 
+COLD = 0.25
+"""An exchange is cold where the start of TCP costs it more than this share of what its bytes take."""
+
+FLOOR_NS = 1_000_000
+"""Residuals are shares of the predicted time on the network, and of no less than this."""
+
+PRIOR = (4.0, 0.0, 1.0, 0.5, 2.0, 0.25, 3.0, 0.75)
+"""Residuals before any was seen, in the order in which samples take their places."""
+
+ENOUGH = 16
+"""From so many samples of its own on a class of sizes is judged by them alone."""
+
+STALE_NS = 2_000_000_000
+"""A class of sizes in which nothing was seen for so long is judged with all others: the link may have changed since."""
+
+SURE = 0.95
+STEP = 0.01
+"""How fast the quantile that is told follows how often it was exceeded."""
+
+MOST_NS = 1 << 55
+"""A year: no prediction is longer."""
+
+
+class _Sizes:
+    """Residuals of exchanges of one octave of sizes (or of all). `level` is the quantile that holds `SURE` of them."""
+
+    __slots__ = ("level", "residuals", "seen_ns")
+
+    def __init__(self, seeds: tuple[float, ...] = ()) -> None:
+        self.residuals = Residuals(seeds)
+        self.level = SURE
+        self.seen_ns = 0
+
 
 class LinkEstimate:
-    """Delay model of one node's data connection. Times in nanoseconds, sizes in bytes."""
+    """Delay model of one data connection. Times in nanoseconds, sizes in bytes."""
 
     def __init__(self, prior: Link) -> None:
         self._prior_rtt = prior.rtt_ms * 1e6
         self._prior_byte = 8_000.0 / prior.rate_mbit
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all that was measured: the address has changed, or the host was suspended."""
         self._rtts: deque[float] = deque(maxlen=PROBE_SAMPLES)
-        self._per_byte: deque[float] = deque(maxlen=RATE_SAMPLES)
-        self._residuals: deque[float] = deque(maxlen=RESIDUALS)
+        self._extras: deque[tuple[float, int]] = deque(maxlen=RATE_SAMPLES)
+        self._startup = Startup()
+        self._all = _Sizes(PRIOR)
+        self._sizes: dict[int, _Sizes] = {}
+        self._rtt = self._prior_rtt
+        self._per_byte = self._prior_byte
+        self._cold = 0
+        self._free_ns = 0
+        self._sent_bytes = 0
+        self._passed_ns = 0
+        self._back_ns = 0
+        self._slow_ns = 0
+
+    # --- a typical exchange -------------------------------------------------------------------------------------------
 
     @property
     def rtt_ns(self) -> float:
         """Median round trip of an empty message."""
-        return _median(self._rtts, self._prior_rtt)
+        return self._rtt
 
     @property
     def per_byte_ns(self) -> float:
         """Median time per byte, both directions together."""
-        return _median(self._per_byte, self._prior_byte)
+        return self._per_byte
 
     def network_ns(self, nbytes: int) -> int:
-        """Predicted time on the network of an exchange of `nbytes` (there and back together)."""
-        return int(self.rtt_ns + nbytes * self.per_byte_ns)
+        """Predicted time on the network of an exchange of `nbytes` (there and back together) on a warm, idle connection."""
+        return int(self._rtt + nbytes * self._per_byte)
 
-    def margin_ns(self) -> int:
-        """What to add to a typical finish so that it holds 97 times out of 100."""
-        if not self._residuals:
-            return 0
-        ranked = sorted(self._residuals)
-        return int(ranked[int(MARGIN * (len(ranked) - 1))])
+    def extra_ns(self, nbytes: int, now: int) -> int:
+        """What an exchange that begins to send `nbytes` now takes beyond `network_ns`: what is still to be sent before it,
+        and the start of TCP."""
+        wait = self._free_ns - now if self._free_ns > now else 0
+        if nbytes <= self._startup.window(now, self._rtt):
+            return int(wait)
+        return int(wait + self._startup.share * self._startup.wait_ns(nbytes, now, self._rtt, self._per_byte))
+
+    # --- how sure that is ---------------------------------------------------------------------------------------------
+
+    def chance(self, nbytes: int, network_ns: int, slack_ns: int, now: int) -> float:
+        """The chance that an exchange of `nbytes`, predicted to spend `network_ns` on the network, ends no more than
+        `slack_ns` (may be negative) after its predicted end."""
+        return self._of(nbytes, now).residuals.below(slack_ns / max(network_ns, FLOOR_NS)) * self.trust(now)
+
+    def still(self, nbytes: int, network_ns: int, over_ns: int, slack_ns: int, now: int) -> float:
+        """The chance that an exchange that is out, and was to be over `over_ns` before `now`, is over no more than `slack_ns`
+        after its predicted end."""
+        scale = max(network_ns, FLOOR_NS)
+        return self._of(nbytes, now).residuals.between(over_ns / scale, slack_ns / scale)
+
+    def margin_ns(self, nbytes: int, network_ns: int, now: int) -> int:
+        """What to add to a predicted end so that it holds 95 times in 100."""
+        sizes = self._of(nbytes, now)
+        return int(min(sizes.residuals.quantile(sizes.level) * max(network_ns, FLOOR_NS), MOST_NS))
+
+    def trust(self, now: int) -> float:
+        """1, or after a stall a share that grows to 1."""
+        if now >= self._back_ns:
+            return 1.0
+        return max(0.0, 1.0 - (self._back_ns - now) / self._slow_ns)
+
+    def recovered(self, now: int, pause_ns: int) -> None:
+        """A stall is over: trust grows back over `pause_ns`."""
+        self._slow_ns = max(1, pause_ns)
+        self._back_ns = now + pause_ns
+
+    # --- what teaches -------------------------------------------------------------------------------------------------
+
+    def connected(self) -> None:
+        """The connection is a new one: cold, with nothing of ours on its way."""
+        self._startup.connected()
+        self._free_ns = 0
+        self._passed_ns = 0
+
+    def sent(self, nbytes: int, now: int) -> tuple[int, int]:
+        """So much was handed to the connection. Returns how long its start was to wait by the model of TCP, and how many
+        bytes have been handed over so far."""
+        startup = 0.0
+        if nbytes > self._startup.window(now, self._rtt):
+            startup = self._startup.wait_ns(nbytes, now, self._rtt, self._per_byte)
+        self._startup.sent(nbytes, now, self._rtt)
+        self._free_ns = max(now, self._free_ns) + int(nbytes * self._per_byte)
+        self._sent_bytes += nbytes
+        return int(startup), self._sent_bytes
+
+    def passed(self, upto_bytes: int, sent_ns: int, node_ns: int, now: int) -> int:
+        """Something came back for what had been handed over as byte `upto_bytes` at `sent_ns`, of which the node took
+        `node_ns`: TCP keeps the order, so that all before it has left. Returns how long it had waited for what was before
+        it."""
+        waited = max(0, self._passed_ns - sent_ns)
+        self._passed_ns = max(self._passed_ns, min(now, int(now - node_ns - self._rtt / 2)))
+        left = max(0, self._sent_bytes - upto_bytes)
+        self._free_ns = min(self._free_ns, now + int(left * self._per_byte))
+        return waited
 
     def probed(self, rtt_ns: int) -> None:
         """A probe came back after `rtt_ns`, the node's own part left out."""
         self._rtts.append(float(max(rtt_ns, 0)))
+        self._rtt = _median(self._rtts)
 
-    def exchanged(self, nbytes: int, network_ns: int) -> None:
-        """An exchange of `nbytes` spent `network_ns` on the network."""
-        if nbytes >= TEACHES_RATE:
-            self._per_byte.append(max(0.0, network_ns - self.rtt_ns) / nbytes)
+    def exchanged(self, nbytes: int, network_ns: int, waited_ns: int = 0, startup_ns: int = 0) -> None:
+        """An exchange of `nbytes` spent `network_ns` on the network, of which it waited `waited_ns` for others; the start of
+        TCP was to cost it `startup_ns` by the model. Of a few cold ones after a warm one is learned what the start costs, of
+        all others the rate."""
+        if nbytes < TEACHES_RATE:
+            return
+        beyond = network_ns - waited_ns - self._rtt
+        self._cold = self._cold + 1 if startup_ns > COLD * nbytes * self._per_byte else 0
+        if 0 < self._cold <= RATE_SAMPLES and len(self._extras) == RATE_SAMPLES:
+            self._startup.learn(beyond - nbytes * self._per_byte, startup_ns)
+            return
+        beyond -= self._startup.share * startup_ns
+        self._extras.append((beyond / nbytes, nbytes))
+        self._per_byte = max(0.0, _weighted(self._extras))
 
-    def gave_up(self, nbytes: int, waited_ns: int) -> None:
-        """An exchange of `nbytes` was not over after `waited_ns` on the network: a censored sample, kept where it says
-        that the link is slower than thought."""
-        if nbytes >= TEACHES_RATE and waited_ns > self.network_ns(nbytes):
-            self.exchanged(nbytes, waited_ns)
+    def gave_up(self, nbytes: int, network_ns: int, waited_ns: int = 0, startup_ns: int = 0) -> None:
+        """An exchange of `nbytes` was not over after `network_ns` on the network: a censored sample, kept where it says that
+        the link is slower than thought."""
+        if network_ns > self.network_ns(nbytes) + waited_ns + self._startup.share * startup_ns:
+            self.exchanged(nbytes, network_ns, waited_ns, startup_ns)
 
-    def finished(self, late_by_ns: int) -> None:
-        """An attempt ended this much after its typical finish (negative: before it)."""
-        self._residuals.append(float(max(late_by_ns, 0)))
+    def finished(self, nbytes: int, network_ns: int, late_by_ns: int, sure_by_ns: int, now: int) -> None:
+        """An exchange predicted to spend `network_ns` on the network ended `late_by_ns` after its predicted end (negative:
+        before it); 95 times in 100 it was to be no more than `sure_by_ns`."""
+        self._learn(nbytes, network_ns, late_by_ns, late_by_ns > sure_by_ns, now)
+
+    def censored(self, nbytes: int, network_ns: int, late_by_ns: int, sure_by_ns: int, now: int) -> None:
+        """An exchange was not over `late_by_ns` after its predicted end, and will not be."""
+        missed = True if late_by_ns > sure_by_ns else None
+        self._learn(nbytes, network_ns, late_by_ns, missed, now, censored=True)
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _of(self, nbytes: int, now: int) -> _Sizes:
+        own = self._sizes.get(nbytes.bit_length())
+        if own is None or now - own.seen_ns > STALE_NS or len(own.residuals) < ENOUGH:
+            return self._all
+        return own
+
+    def _learn(
+        self, nbytes: int, network_ns: int, late_by_ns: int, missed: bool | None, now: int, *, censored: bool = False
+    ) -> None:
+        residual = late_by_ns / max(network_ns, FLOOR_NS)
+        told = self._of(nbytes, now)
+        own = self._sizes.setdefault(nbytes.bit_length(), _Sizes())
+        if missed is not None:
+            told.level = min(0.999, max(0.5, told.level + STEP * (missed - (1.0 - SURE))))
+        own.residuals.add(residual, censored=censored)
+        own.seen_ns = now
+        self._all.residuals.add(residual, censored=censored)
 
 
-def _median(samples: deque[float], prior: float) -> float:
-    if not samples:
-        return prior
+def _median(samples: deque[float]) -> float:
     return sorted(samples)[len(samples) // 2]
+
+
+def _weighted(samples: deque[tuple[float, int]]) -> float:
+    """The median of values by their weights."""
+    ranked = sorted(samples)
+    half = sum(weight for _, weight in ranked) / 2
+    for value, weight in ranked:
+        half -= weight
+        if half < 0:
+            return value
+    return ranked[-1][0]

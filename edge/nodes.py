@@ -54,6 +54,16 @@ class Sent(msgspec.Struct, frozen=True, gc=False):
     due_ns: int
     nbytes: int
     exploring: bool
+    network_ns: int = 0
+    """The part of the prediction that was the network's."""
+    startup_ns: int = 0
+    """What the start of TCP was to cost it by the model."""
+    upto_bytes: int = 0
+    """How many bytes had been handed to the connection by then."""
+    sure_ns: int = 0
+    """When its answer is back 95 times in 100."""
+    node_ns: int = 0
+    """The part of the prediction that was the node's."""
 
 
 class Node:
@@ -69,6 +79,8 @@ class Node:
         self.estimate = LinkEstimate(link)
         self.offset = OffsetInterval()
         self.out: dict[tuple[int, int], Sent] = {}
+        self.answered_ns = -1
+        """When the latest of the attempts that were answered was sent."""
         self.explore_at = 0
         self.explored = 0
         """Explorations since an answer was last on time."""
@@ -99,12 +111,43 @@ class Node:
     def answered(self, sent: Sent, node_ns: int, now: int) -> None:
         """An attempt was answered, of which the node took `node_ns`: what that says about the link. One that was on time
         allows the next exploration at once."""
-        self.estimate.exchanged(sent.nbytes, now - sent.sent_ns - node_ns)
-        if not sent.exploring:
-            self.estimate.finished(now - sent.typical_ns)
+        estimate = self.estimate
+        waited_ns = estimate.passed(sent.upto_bytes, sent.sent_ns, node_ns, now)
+        estimate.exchanged(sent.nbytes, now - sent.sent_ns - node_ns, waited_ns, sent.startup_ns)
+        late_by, sure_by = now - sent.typical_ns, sent.sure_ns - sent.typical_ns
+        estimate.finished(sent.nbytes, sent.network_ns, late_by, sure_by, now)
+        self.answered_ns = max(self.answered_ns, sent.sent_ns)
         if now <= sent.due_ns:
             self.explore_at = now
             self.explored = 0
+
+    def refused(self, sent: Sent, now: int) -> None:
+        """An attempt was refused since it was late or cancelled: an answer would not have come before now."""
+        estimate = self.estimate
+        waited_ns = estimate.passed(sent.upto_bytes, sent.sent_ns, 0, now)
+        estimate.gave_up(sent.nbytes, now - sent.sent_ns - sent.node_ns, waited_ns, sent.startup_ns)
+        self._censored(sent, now)
+        self.answered_ns = max(self.answered_ns, sent.sent_ns)
+
+    def forgotten(self, sent: Sent, now: int) -> None:
+        """An attempt is not waited for any more."""
+        self._censored(sent, now)
+
+    def _censored(self, sent: Sent, now: int) -> None:
+        late_by, sure_by = now - sent.typical_ns, sent.sure_ns - sent.typical_ns
+        self.estimate.censored(sent.nbytes, sent.network_ns, late_by, sure_by, now)
+
+    def still(self, due_ns: int, now: int) -> float:
+        """The chance that the data connection carries anything by `due_ns`, as far as what is out there tells: TCP keeps the
+        order, so that what is sent after an overdue attempt comes after it."""
+        for sent in self.out.values():
+            if sent.sent_ns > self.answered_ns:
+                over_ns = now - sent.typical_ns
+                if over_ns <= 0:
+                    return 1.0
+                slack_ns = due_ns - sent.typical_ns
+                return self.estimate.still(sent.nbytes, sent.network_ns, over_ns, slack_ns, now)
+        return 1.0
 
     def load(self, load: Load) -> None:
         """Take the state that rode on a reply."""
@@ -150,6 +193,7 @@ class Nodes:
             node.probes_out = 0
             node.probe_at = now
             return [Send(link, self._hello("probe"))]
+        node.estimate.connected()
         return self._greet(node, now)
 
     def disconnected(self, link: str) -> Node | None:
@@ -176,13 +220,13 @@ class Nodes:
         if node.state is State.GREETING or restarted:
             self._return(node, now)
         elif node.state is State.STALLED:
-            node.state = State.UP
+            self._recover(node, now)
         return restarted
 
-    def moved(self, node: Node) -> None:
+    def moved(self, node: Node, now: int) -> None:
         """The data connection carried something: it is not stalled."""
         if node.state is State.STALLED:
-            node.state = State.UP
+            self._recover(node, now)
 
     def probed(self, node: Node, message: ProbeReply, now: int) -> list[Action]:
         """A probe came back."""
@@ -215,6 +259,7 @@ class Nodes:
         greetings: list[Action] = []
         for node in self.by_name.values():
             node.offset.reset()
+            node.estimate.reset()
             node.last_probe = (0, 0)
             if node.probe_up:
                 greetings.append(Send(node.probe, self._hello("probe")))
@@ -237,7 +282,7 @@ class Nodes:
         if all(now <= s.typical_ns + allowed for s in node.out.values()):
             return False
         for key in [key for key, sent in node.out.items() if now > sent.typical_ns + FORGET_NS]:
-            del node.out[key]
+            node.forgotten(node.out.pop(key), now)
         node.state = State.STALLED
         node.hello_at = now + HELLO_EVERY_NS
         return True
@@ -309,6 +354,12 @@ class Nodes:
         node.out.clear()
         node.credits = 0
         return node
+
+    def _recover(self, node: Node, now: int) -> None:
+        """A stall is over: the node is used again, and trusted again by and by."""
+        low, high = self._link.return_pause_ms
+        node.state = State.UP
+        node.estimate.recovered(now, int(self._rng.uniform(low, high) * MS))
 
     def _return(self, node: Node, now: int) -> None:
         if not node.was_lost:

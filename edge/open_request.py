@@ -28,14 +28,12 @@ class Attempt:
         "exploring",
         "head",
         "job",
-        "nbytes",
         "node",
-        "node_ns",
         "number",
         "route",
         "route_index",
         "sent_ns",
-        "typical_ns",
+        "way",
     )
 
     def __init__(self, number: int, way: Candidate, *, exploring: bool) -> None:
@@ -43,9 +41,8 @@ class Attempt:
         self.node = way.node
         self.route = way.route
         self.route_index = way.index
-        self.typical_ns = way.typical_ns
-        self.node_ns = way.node_ns
-        self.nbytes = way.nbytes
+        self.way = way
+        """What was predicted of it."""
         self.exploring = exploring
         """Whether it was predicted too late and is only tried, to learn: it is not cancelled."""
         self.awaited = not exploring

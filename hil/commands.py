@@ -20,6 +20,11 @@ COMMANDS = (
         requires=("zmq", "onnxruntime", "onnx", "simplejpeg"),
     ),
     Command(
+        "explain",
+        "Say which way of a plan wins and what would change it, or what a running agent's requests weighed.",
+        "hil.explain_cli:main",
+    ),
+    Command(
         "replay",
         "Run a saved journal again, and show what happened to each request.",
         "hil.replay:main",

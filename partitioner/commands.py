@@ -6,11 +6,6 @@ from shared.commands import Command
 
 COMMANDS = (
     Command(
-        "explain",
-        "Say which way of a plan wins under given conditions, and what would change it.",
-        "partitioner.explanations.cli:main",
-    ),
-    Command(
         "inspect",
         "Show a model's inputs, outputs, candidate cuts and warnings; draw it.",
         "partitioner.inspections.cli:main",

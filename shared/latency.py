@@ -3,8 +3,10 @@
 For each (contract, range, codec) the profile gives a base curve over batch sizes. What runs is kept as ratios to that
 curve, in a short window, so that throttling shows after a few runs at whatever batch size they had. Two readings are
 used: `typical` (median) to predict, `pessimistic` (97 %: one in the window is let pass) to promise. Before anything ran,
-the window holds the profile's own spread. A range without a profile starts from a stated pessimistic guess: blind trust in
-an unknown time would break promises, and refusing to run would never learn it.
+the window holds the profile's own spread. What has not run for a while ages (`Latency.age`): a rung that was too slow while
+the device was hot is not run any more, so that only what does run can tell that the device has cooled. A range without a
+profile starts from a stated pessimistic guess: blind trust in an unknown time would break promises, and refusing to run
+would never learn it.
 """
 
 from __future__ import annotations
@@ -24,6 +26,19 @@ COLD_NS = 5_000_000
 COLD_CODEC_NS = 500_000
 """Guess for a codec that has no profile."""
 US = 1000
+AGE_EVERY_NS = 250_000_000
+"""How often samples age, and by which share of what is left: to a third in a second."""
+AGE_SHARE = 0.25
+PATIENCE_NS = 1_000_000_000
+"""Samples that nothing has confirmed for so long begin to age. After each try that was slower than that made believe, twice
+as long."""
+MOST_PATIENCE_NS = 64 * PATIENCE_NS
+IDLE = 8
+"""So many times as long where nothing else ran either."""
+LATEST = 3
+"""So many of the last runs of each range tell how slow the device is now."""
+HIGHEST = 8
+"""One in so many samples of the window stands for the slow ones."""
 
 
 class WorkKey(msgspec.Struct, frozen=True, gc=False):
@@ -37,18 +52,43 @@ class WorkKey(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Curve:
-    """Base time by batch size, piecewise linear, and the window of ratios to it."""
+    """Base time by batch size, piecewise linear, and the window of ratios to it.
 
-    __slots__ = ("batches", "high", "median", "recent", "sorted", "times")
+    `seen_ns` is when it last ran, `tried_ns` when it was last begun and maybe aborted, `patience_ns` how long after that its
+    samples hold, `aged` whether some have aged since, and `goal` what they have aged to in full, 0 where they have not. Where
+    there is no profile, `known` is false: there is nothing to age to."""
 
-    def __init__(self, points: list[tuple[int, float]], spread: float) -> None:
+    __slots__ = (
+        "aged",
+        "batches",
+        "goal",
+        "high",
+        "known",
+        "median",
+        "patience_ns",
+        "recent",
+        "seen_ns",
+        "sorted",
+        "spread",
+        "times",
+        "tried_ns",
+    )
+
+    def __init__(self, points: list[tuple[int, float]], spread: float, now: int, *, known: bool) -> None:
         self.batches = [b for b, _ in points]
         self.times = [t for _, t in points]
-        seeds = [1.0] * 14 + [max(1.0, spread)] * 2
+        self.spread = max(1.0, spread)
+        seeds = [1.0] * 14 + [self.spread] * 2
         self.recent: deque[float] = deque(seeds, maxlen=WINDOW)
         self.sorted = sorted(seeds)
         self.median = self._quantile(0.5)
         self.high = self._quantile(PESSIMISTIC)
+        self.known = known
+        self.seen_ns = 0
+        self.tried_ns = now
+        self.patience_ns = PATIENCE_NS
+        self.aged = False
+        self.goal = 0.0
 
     def base(self, rows: int) -> float:
         batches, times = self.batches, self.times
@@ -63,7 +103,13 @@ class _Curve:
     def _quantile(self, q: float) -> float:
         return self.sorted[min(len(self.sorted) - 1, int(q * len(self.sorted)))]
 
-    def observe(self, ratio: float) -> None:
+    def observe(self, ratio: float, now: int) -> None:
+        if self.aged:
+            worse = ratio > self.sorted[-1]
+            self.patience_ns = min(2 * self.patience_ns, MOST_PATIENCE_NS) if worse else PATIENCE_NS
+        self.seen_ns = self.tried_ns = now
+        self.aged = False
+        self.goal = 0.0
         if len(self.recent) == WINDOW:
             oldest = self.recent[0]
             del self.sorted[bisect_left(self.sorted, oldest)]
@@ -71,6 +117,25 @@ class _Curve:
         insort(self.sorted, ratio)
         self.median = self._quantile(0.5)
         self.high = self._quantile(PESSIMISTIC)
+
+    def age(self, slowness: float, share: float) -> None:
+        """Samples go this share of the way to `slowness` and the profile's own spread around it; their order stays."""
+        if abs(slowness - self.goal) <= 0.02 * self.goal:
+            return
+        border = self.sorted[-1 - len(self.sorted) // HIGHEST]
+        goals = (slowness, slowness * self.spread)
+        moved = [r + share * (goals[r > border] - r) for r in self.recent]
+        self.recent = deque(moved, maxlen=WINDOW)
+        self.sorted = sorted(moved)
+        self.median = self._quantile(0.5)
+        self.high = self._quantile(PESSIMISTIC)
+        self.aged = True
+        left = max(abs(self.sorted[0] - goals[0]), abs(self.sorted[-1] - goals[1]))
+        self.goal = slowness if left <= 0.02 * goals[1] else 0.0
+
+    def latest(self) -> float:
+        """The middle of the last few ratios."""
+        return sorted(self.recent[place] for place in range(-LATEST, 0))[LATEST // 2]
 
 
 class Latency:
@@ -80,6 +145,8 @@ class Latency:
         self._curves: dict[WorkKey, _Curve] = {}
         self._ranges: dict[tuple[str, SegmentRange], dict[int, tuple[float, float]]] = {}
         self._codecs: dict[tuple[str, int, str], tuple[float, float]] = {}
+        self._now = 0
+        self._aged_ns = 0
 
     @classmethod
     def of(cls, plans: Iterable[tuple[str, Plan]], side: str, slowdown: float = 1.0) -> Latency:
@@ -99,36 +166,38 @@ class Latency:
         for c in profile.codecs:
             self._codecs[contract, c.cut, c.coding] = (c.encode_us * US * scale, c.decode_us * US * scale)
 
-    def _segments(self, contract: str, part: SegmentRange) -> tuple[list[tuple[int, float]], float]:
-        """Base points and spread (p99 / p50) of a range, from its own profile or the sum of its segments'."""
+    def _segments(self, contract: str, part: SegmentRange) -> tuple[list[tuple[int, float]], float, bool]:
+        """Base points and spread (p99 / p50) of a range, from its own profile or the sum of its segments', and whether there
+        is one."""
         if part.empty:
-            return [(1, 0.0)], 1.0
+            return [(1, 0.0)], 1.0, True
         known = self._ranges.get((contract, part))
         if known is None:
             singles = [
                 self._ranges.get((contract, SegmentRange(part.program, i, i + 1))) for i in range(part.first, part.last)
             ]
             if any(s is None for s in singles):
-                return [(1, float(COLD_NS))], 2.0
+                return [(1, float(COLD_NS))], 2.0, False
             found = [s for s in singles if s is not None]
             shared = set(found[0]).intersection(*found[1:])
             known = {b: (sum(s[b][0] for s in found), sum(s[b][1] for s in found)) for b in shared}
             if not known:
-                return [(1, float(COLD_NS))], 2.0
+                return [(1, float(COLD_NS))], 2.0, False
         points = [(b, known[b][0]) for b in sorted(known)]
         first = known[points[0][0]]
-        return points, first[1] / max(first[0], 1.0)
+        return points, first[1] / max(first[0], 1.0), True
 
     def _curve(self, key: WorkKey) -> _Curve:
         curve = self._curves.get(key)
         if curve is None:
-            points, spread = self._segments(key.contract, key.range)
+            points, spread, known = self._segments(key.contract, key.range)
             codec = 0.0
-            if key.decode:
-                codec += self._codecs.get((key.contract, key.range.first, key.decode), (0.0, float(COLD_CODEC_NS)))[1]
-            if key.encode:
-                codec += self._codecs.get((key.contract, key.range.last, key.encode), (float(COLD_CODEC_NS), 0.0))[0]
-            curve = _Curve([(b, max(1.0, t + codec * b)) for b, t in points], spread)
+            for coding, cut, place in ((key.encode, key.range.last, 0), (key.decode, key.range.first, 1)):
+                if coding:
+                    times = self._codecs.get((key.contract, cut, coding))
+                    codec += float(COLD_CODEC_NS) if times is None else times[place]
+                    known = known and times is not None
+            curve = _Curve([(b, max(1.0, t + codec * b)) for b, t in points], spread, self._now, known=known)
             self._curves[key] = curve
         return curve
 
@@ -150,7 +219,7 @@ class Latency:
     def observe(self, key: WorkKey, rows: int, elapsed_ns: int) -> None:
         """Learn from a launch that ended by itself."""
         curve = self._curve(key)
-        curve.observe(elapsed_ns / curve.base(rows))
+        curve.observe(elapsed_ns / curve.base(rows), self._now)
 
     def observe_aborted(self, key: WorkKey, rows: int, elapsed_ns: int) -> None:
         """Learn from a launch that was not over after `elapsed_ns`: a censored sample, kept where it says that the launch is
@@ -158,3 +227,21 @@ class Latency:
         every deadline would never be found out."""
         if elapsed_ns > self.typical(key, rows):
             self.observe(key, rows, elapsed_ns * 11 // 10)
+        else:
+            self._curve(key).tried_ns = self._now
+
+    def age(self, now: int) -> None:
+        """Let time pass. What has not run for a while is taken to be as much slower than its profile as what did run of late,
+        by and by, and where nothing ran for longer still, as its profile. What was seen of it is wrong by then in either
+        way: it is neither promised on the strength of a cool device nor given up because of a hot one."""
+        passed, self._now = now - self._aged_ns, now
+        if passed < AGE_EVERY_NS:
+            return
+        self._aged_ns = now
+        known = [curve for curve in self._curves.values() if curve.known]
+        fresh = sorted(curve.latest() for curve in known if curve.seen_ns and now - curve.seen_ns <= PATIENCE_NS)
+        slowness = fresh[len(fresh) // 2] if fresh else 1.0
+        for curve in known:
+            over = now - curve.tried_ns - curve.patience_ns * (1 if fresh else IDLE)
+            if over > 0:
+                curve.age(slowness, 1.0 - (1.0 - AGE_SHARE) ** (min(over, passed) / AGE_EVERY_NS))

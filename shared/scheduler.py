@@ -104,6 +104,10 @@ class Scheduler:
 
     # --- what comes in ----------------------------------------------------------------------------------------------
 
+    def pass_time(self, now: int) -> None:
+        """To be called first of all at each event: what is known of execution times ages."""
+        self.latency.age(now)
+
     def can_promise(self, now: int, work: Promise) -> bool:
         """Whether this work can be promised on top of all that is promised already, and of the frames that are expected of
         streams as important."""

@@ -87,8 +87,11 @@ class Link(Group, frozen=True):
     `rate_mbit`, `rtt_ms`: the prior. `probe_interval_ms`; a link is stalled after `stall_ms` without an answer that was
     due, gone after `probe_losses` probes without answer. `return_pause_ms`: lower and upper end of the random pause
     before a lost node is used again. `explore_interval_ms`: how often a route that is predicted too late is tried all
-    the same, while insured; up to four times less often while that leads to nothing. `max_outstanding`: requests in
-    flight to one node. `send_buffer_kb`: the socket's.
+    the same, while insured; up to four times less often while that leads to nothing. `least_chance`: a way through the cloud
+    is taken only where its answer is in time at least so likely. `budget_mb_per_hour`: what requests of one stream and their
+    answers may weigh in an hour, 0 is without a limit; what would be more is answered by the device. `warm_kb_per_s`: padding
+    that keeps a connection warm for ten seconds after a request, 0 is none; none is sent where there is a budget.
+    `max_outstanding`: requests in flight to one node. `send_buffer_kb`: the socket's.
     """
 
     rate_mbit: Annotated[float, Meta(ge=0.001, le=1e6)] = 200.0
@@ -98,6 +101,9 @@ class Link(Group, frozen=True):
     stall_ms: Pace = 40.0
     return_pause_ms: tuple[Span, Span] = (100.0, 300.0)
     explore_interval_ms: Pace = 250.0
+    least_chance: Annotated[float, Meta(ge=0.001, le=1.0)] = 0.1
+    budget_mb_per_hour: Annotated[float, Meta(ge=0.0, le=1e9)] = 0.0
+    warm_kb_per_s: Annotated[float, Meta(ge=0.0, le=1e6)] = 64.0
     max_outstanding: Annotated[int, Meta(ge=1, le=4096)] = 2
     send_buffer_kb: Megabytes = 256
 

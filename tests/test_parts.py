@@ -180,7 +180,7 @@ def test_the_interval_widens_with_age() -> None:
 def test_before_anything_is_measured_the_prior_predicts() -> None:
     link = LinkEstimate(Link(rate_mbit=8.0, rtt_ms=2.0))
     assert link.network_ns(1000) == 2 * MS + 1 * MS
-    assert link.margin_ns() == 0
+    assert link.extra_ns(1000, 0) == 0
 
 
 def test_a_slower_link_is_believed_after_three_exchanges_and_a_faster_one_too() -> None:

@@ -212,6 +212,9 @@ def check(message: Message, frames: Sequence[Buffer], max_total: int) -> None:
             _check_numbers(message.sent_ns, message.load.credits)
             _check_spans(message.load.wait_ns, *message.stages.values())
             _check_tensors(message.tensors, frames, max_total, raw=True)
+        case Probe():
+            _check_numbers(message.number, message.sent_ns, message.last_sent_ns, message.last_received_ns)
+            _check_tensors(message.tensors, frames, max_total, raw=True)
         case Submit():
             _check_numbers(message.sequence, message.priority, message.stream)
             _check_numbers(message.scheduled_ns, message.deadline_ns)
@@ -237,8 +240,6 @@ def _check_small(message: Message) -> None:
     match message:
         case Cancel():
             _check_numbers(message.incarnation, message.sequence, message.attempt)
-        case Probe():
-            _check_numbers(message.number, message.sent_ns, message.last_sent_ns, message.last_received_ns)
         case Hello():
             _check_numbers(message.protocol, message.incarnation)
             _check_words(message.peer, *message.contracts)

@@ -120,12 +120,14 @@ class Cancel(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="cancel")
 
 class Probe(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="probe"):
     """A liveness and clock probe. `last_sent_ns` and `last_received_ns` are the previous `ProbeReply`'s `sent_ns` and when
-    it came in at the edge (0, 0 at first): with them the node, too, can bound the clock offset from both sides."""
+    it came in at the edge (0, 0 at first): with them the node, too, can bound the clock offset from both sides. `tensors`
+    are padding, which keeps an idle data connection warm: their frames are dropped where they arrive."""
 
     number: int
     sent_ns: int
     last_sent_ns: int
     last_received_ns: int
+    tensors: tuple[Tensor, ...] = ()
 
 
 class ProbeReply(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="probed"):
