@@ -11,7 +11,7 @@ from edge.balance import NOT_INSURED, Candidate, Considered, Insured, Usual, cho
 from edge.link_budget import Budget
 from edge.nodes import MS, Node, Sent
 from edge.open_request import Attempt, Open
-from shared.errors import InvariantBroken
+from shared.errors import InvariantBroken, SettingsError
 from shared.events import Send
 from shared.latency import Latency, WorkKey
 from shared.plan import Coding, Plan, Route, SegmentRange
@@ -19,6 +19,9 @@ from shared.request import Answer, Array, Buffer
 from shared.scheduler import LeastPredictedFinish, Scheduler
 from shared.settings import EdgeSettings
 from shared.wire.messages import Infer, Reply, Tensor, tensor_table
+
+BEST, DEVICE = "best", "device"
+"""What the setting `route` may be beside the name of a route."""
 
 
 class RouteFacts(msgspec.Struct, frozen=True):
@@ -39,7 +42,15 @@ class CloudWay:
     def __init__(
         self, plans: Mapping[str, Plan], incarnation: int, scheduler: Scheduler, settings: EdgeSettings
     ) -> None:
+        """Raises `SettingsError` where the setting `route` names no route of one of the plans."""
+        for plan in plans.values():
+            known = (BEST, DEVICE, *(name(route) for route in plan.routes))
+            if settings.route not in known:
+                raise SettingsError(
+                    f"route: {settings.route!r} is no route of the plan {plan.name}; expected one of {', '.join(known)}"
+                )
         link, limits = settings.link, settings.limits
+        self._fixed = settings.route
         self._incarnation = incarnation
         self._budget = Budget(link.budget_mb_per_hour * 1e6, limits.max_clients + limits.max_streams)
         self._scheduler = scheduler
@@ -59,9 +70,9 @@ class CloudWay:
     ) -> tuple[Candidate | None, bool]:
         """The way to take among these nodes and routes (by index), and whether it is only an exploration.
 
-        None where the device alone is as good, or nothing has a chance to be on time. Where the device has no answer at all,
-        the soonest is tried whatever its prediction: the alternative is certain failure, and only a try can find out that a
-        link has recovered.
+        Where a route is fixed it is taken, at the node that is predicted to be soonest back. Else None where the device alone
+        is as good, or nothing has a chance to be on time. Where the device has no answer at all, the soonest is tried
+        whatever its prediction: the alternative is certain failure, and only a try can find out that a link has recovered.
         """
         due = open_.hold_until if insured.promised else open_.resolve_by
         candidates = self.predict(open_, nodes, routes, due, now)
@@ -69,8 +80,12 @@ class CloudWay:
             left = self._budget.left((open_.request.client, open_.request.stream), now)
             candidates = [c for c in candidates if c.nbytes <= left]
         usual = self._usual.get(open_.request.plan)
-        found = choose(candidates, insured, now, self._policy, self._least, usual)
         exploring = False
+        if self._fixed == BEST:
+            found = choose(candidates, insured, now, self._policy, self._least, usual)
+        else:
+            candidates = [c for c in candidates if name(c.route) == self._fixed]
+            found = soonest(candidates)
         if found is not None:
             if usual is None or usual.index != found.index or usual.node != found.node.name:
                 self._usual[open_.request.plan] = Usual(found.index, found.node.name)
@@ -197,6 +212,11 @@ class CloudWay:
             node_ns=node_ns,
             nbytes=nbytes,
         )
+
+
+def name(route: Route) -> str:
+    """What a route is called in settings and tables: CUT/CODING."""
+    return f"{route.cut}/{route.coding}"
 
 
 def _facts(contract: str, plan: Plan, route: Route, cloud: Latency) -> RouteFacts:

@@ -5,7 +5,8 @@ one executor (`hil.two_streams`), how soon a request is refused (`hil.refusals`)
 (`hil.journal_cost`), the exact search and a plan for 3,000 operators (`hil.search_bench`, `hil.plan_bench`), whether what a
 plan predicts is what its requests then take (`hil.predictions`); and, which
 take long and are asked for by name, what a long run leaves behind (`hil.leak`) and whether the search is right on every
-model of the zoo (`hil.search_proof`), and what rungs of three trained models cost and keep (`hil.ladders`).
+model of the zoo (`hil.search_proof`), what rungs of three trained models cost and keep (`hil.ladders`), and what changing
+the cut under load costs (`hil.switching`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,17 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from hil import journal_cost, ladders, plan_bench, predictions, refusals, round_trips, search_bench, search_proof
+from hil import (
+    journal_cost,
+    ladders,
+    plan_bench,
+    predictions,
+    refusals,
+    round_trips,
+    search_bench,
+    search_proof,
+    switching,
+)
 from hil.fetch import cache_folder
 from hil.leak import FORMS, GROWTH, Leak, LeakRig
 from hil.model_zoo import ZOO
@@ -53,6 +64,7 @@ class Part(StrEnum):
     SEARCH_PROOF = "search-proof"
     LEAK = "leak"
     LADDER = "ladder"
+    SWITCHING = "switching"
 
 
 def play_streams(frames: int, progress: Progress) -> TwoStreams:
@@ -155,21 +167,24 @@ def main(
     only: Annotated[
         list[Part] | None,
         typer.Option(
-            help="What to measure, may be given several times. Without it: all but search-proof, leak and ladder."
+            help="What to measure, may be given several times. Without it: all but search-proof, leak, ladder, switching."
         ),
     ] = None,
     turns: Annotated[int, typer.Option(min=1, max=1000, help="Round trips: turns of every way.")] = 12,
     requests: Annotated[int, typer.Option(min=10, max=100_000, help="Round trips: requests in a turn.")] = 300,
     frames: Annotated[int, typer.Option(min=30, max=100_000, help="Streams: strict frames in an act.")] = 300,
     rounds: Annotated[int, typer.Option(min=1, max=1000, help="Predictions: rounds of 8 requests of every way.")] = 14,
-    seconds: Annotated[float, typer.Option(min=1.0, max=600.0, help="Ladder: of timing for each model.")] = 30.0,
+    seconds: Annotated[
+        float, typer.Option(min=1.0, max=600.0, help="Ladder: of timing for each model. Switching: of each run.")
+    ] = 30.0,
     outcomes: Annotated[int, typer.Option(min=100, max=1_000_000_000, help="Leak: requests of each form.")] = 1_000_000,
     report: Annotated[Path | None, typer.Option("--json", help="Write the figures here.")] = None,
 ) -> None:
     """Measure headtail on this machine: round trips beside an echo, two streams on one executor, how soon a request is
     refused, what recording costs, how long the exact search and a large plan take, whether predicted times are
     those that are then measured, and, asked for by name, whether the search is right on every model of the zoo, what a
-    million requests leave behind, and what the rungs of three models cost and keep. Exit status 1 over a limit."""
+    million requests leave behind, what the rungs of three models cost and keep, and what changing the cut under load
+    costs. Exit status 1 over a limit."""
     console = Console()
     add_weight()
     parts = only or [Part.ROUND_TRIPS, Part.STREAMS, Part.REFUSALS, Part.JOURNAL, Part.SEARCH, Part.PREDICTIONS]
@@ -212,6 +227,10 @@ def main(
             found = ladders.measure(seconds, status.update)
             tree["ladder"] = msgspec.to_builtins(found)
             good &= ladders.show(found, console)
+        if Part.SWITCHING in parts:
+            switched = switching.measure(seconds, status.update)
+            tree["switching"] = msgspec.to_builtins(switched)
+            good &= switching.show(switched, console)
     if report is not None:
         report.write_text(json.dumps(tree, indent=1) + "\n", encoding="utf-8")
     if not good:

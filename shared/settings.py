@@ -189,11 +189,14 @@ class NodeGroup(Group, frozen=True):
 
 
 class EdgeSettings(Group, frozen=True):
-    """All of an edge agent's file. `balance` names how the agent picks among nodes."""
+    """All of an edge agent's file. `balance` names how the agent picks among nodes. `route` is `best`, which chooses for each
+    request, or fixes the way of all: `device`, or a route of every plan as CUT/CODING (`0/jpeg90`), taken whatever is
+    predicted of it. The device's own answer is insured all the same."""
 
     agent: AgentGroup = AgentGroup()
     nodes: tuple[NodeAddress, ...] = ()
     balance: Literal["least_predicted_finish"] = "least_predicted_finish"
+    route: Text = "best"
     execution: Execution = Execution()
     batching: Batching = Batching(max_batch_size=8)
     memory: Memory = Memory(preallocated_memory_mb=256)

@@ -12,6 +12,8 @@ from typing import Annotated
 import msgspec
 import typer
 
+from hil.crowd.cli import main as let_play
+from hil.regret.cli import main as replay_links
 from hil.sim.checks_many import Breach, Task, Verdict, judge_all
 from hil.sim.scenario import SCENARIOS
 from shared.cli import guarded
@@ -60,8 +62,9 @@ def group() -> typer.Typer:
         rich_markup_mode="rich",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback()(_nothing)
     app.command("check")(guarded(check))
+    app.command("regret")(guarded(replay_links))
+    app.command("crowd")(guarded(let_play))
     return app
 
 
@@ -93,10 +96,6 @@ def check(
         raise typer.Exit(NO)
     if total.interrupted and not endless:
         raise typer.Exit(INTERRUPTED)
-
-
-def _nothing() -> None:
-    """A group of verbs, even while there is one."""
 
 
 def _tasks(scenario: str, first: int, many: int | None, requests: int, shrink_s: float) -> Iterator[Task]:

@@ -1,0 +1,1 @@
+"""Many simulated edges on a few nodes, one of which dies and returns."""
