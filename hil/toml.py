@@ -1,7 +1,7 @@
 """Settings as the text of a configuration file, for the processes that a rig starts.
 
 The standard library reads TOML and does not write it. What settings hold needs little of the format: values, tables, arrays
-of tables, one level deep.
+of tables one level deep, tables inline below that.
 """
 
 from __future__ import annotations
@@ -41,5 +41,9 @@ def _pairs(table: Table) -> list[str]:
 
 
 def _value(value: object) -> str:
-    """A TOML value; JSON writes strings, numbers, booleans and arrays of them the same way."""
+    """A TOML value, tables inline; JSON writes strings, numbers and booleans the same way."""
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(_pairs(cast(Table, value)))} }}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_value(item) for item in cast(Sequence[object], value))}]"
     return json.dumps(value, ensure_ascii=True)
