@@ -40,8 +40,8 @@ class Candidate(msgspec.Struct, frozen=True):
 
     `chance` is the probability that the answer is back by when it must be. `typical_ns` is when it is typically back,
     `sure_ns` when it is back 95 times out of 100. `head_ns` is the part on the device before sending, `network_ns` the
-    part on the network, of which `extra_ns` is its wait behind others and the start of TCP, `node_ns` the part inside
-    the node; `nbytes` is both directions together.
+    part on the network, its wait behind others and the start of TCP included, `node_ns` the part inside the node;
+    `nbytes` is both directions together.
     """
 
     route: Route
@@ -52,7 +52,6 @@ class Candidate(msgspec.Struct, frozen=True):
     sure_ns: int
     head_ns: int
     network_ns: int
-    extra_ns: int
     node_ns: int
     nbytes: int
 

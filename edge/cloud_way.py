@@ -187,31 +187,21 @@ class CloudWay:
         self, open_: Open, index: int, facts: RouteFacts, node: Node, most: float, due_ns: int, now: int
     ) -> Candidate:
         rows = open_.request.rows
-        route = facts.route
         head_ns = 0
         if facts.head is not None and index not in open_.encoded:
             wait_ns = self._scheduler.predicted_wait(now, open_.request.priority)
             head_ns = wait_ns + self._scheduler.latency.typical(facts.head, rows)
-        estimate = node.estimate
+        route, estimate = facts.route, node.estimate
         up = route.bytes_up * rows
         nbytes = up + route.bytes_down * rows
-        extra_ns = estimate.extra_ns(up, now + head_ns)
-        network_ns = estimate.network_ns(nbytes) + extra_ns
+        network_ns = estimate.network_ns(nbytes) + estimate.extra_ns(up, now + head_ns)
         node_ns = node.wait_ns + facts.tail_ns * rows
         typical_ns = now + head_ns + network_ns + node_ns
-        return Candidate(
-            route=route,
-            index=index,
-            node=node,
-            chance=min(most, estimate.chance(nbytes, network_ns, due_ns - typical_ns, now)),
-            typical_ns=typical_ns,
-            sure_ns=typical_ns + estimate.margin_ns(nbytes, network_ns, now),
-            head_ns=head_ns,
-            network_ns=network_ns,
-            extra_ns=extra_ns,
-            node_ns=node_ns,
-            nbytes=nbytes,
-        )
+        chance, margin_ns = estimate.judge(nbytes, network_ns, due_ns - typical_ns, now)
+        if chance > most:
+            chance = most
+        sure_ns = typical_ns + margin_ns
+        return Candidate(route, index, node, chance, typical_ns, sure_ns, head_ns, network_ns, node_ns, nbytes)
 
 
 def name(route: Route) -> str:

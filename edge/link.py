@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import deque
 
 from edge.link_residuals import Residuals
-from edge.link_startup import Startup
+from edge.link_startup import FIRST_BYTES, Startup
 from shared.settings import Link
 
 RATE_SAMPLES = 5
@@ -52,13 +52,15 @@ MOST_NS = 1 << 55
 
 
 class _Sizes:
-    """Residuals of exchanges of one octave of sizes (or of all). `level` is the quantile that holds `SURE` of them."""
+    """Residuals of exchanges of one octave of sizes (or of all), how many were seen and when the last. `level` is the quantile
+    that holds `SURE` of them."""
 
-    __slots__ = ("level", "residuals", "seen_ns")
+    __slots__ = ("level", "residuals", "seen", "seen_ns")
 
     def __init__(self, seeds: tuple[float, ...] = ()) -> None:
         self.residuals = Residuals(seeds)
         self.level = SURE
+        self.seen = 0
         self.seen_ns = 0
 
 
@@ -106,16 +108,27 @@ class LinkEstimate:
         """What an exchange that begins to send `nbytes` now takes beyond `network_ns`: what is still to be sent before it,
         and the start of TCP."""
         wait = self._free_ns - now if self._free_ns > now else 0
-        if nbytes <= self._startup.window(now, self._rtt):
-            return int(wait)
+        if nbytes <= FIRST_BYTES or nbytes <= self._startup.window(now, self._rtt):
+            return wait
         return int(wait + self._startup.share * self._startup.wait_ns(nbytes, now, self._rtt, self._per_byte))
 
     # --- how sure that is ---------------------------------------------------------------------------------------------
 
+    def judge(self, nbytes: int, network_ns: int, slack_ns: int, now: int) -> tuple[float, int]:
+        """The chance that an exchange of `nbytes`, predicted to spend `network_ns` on the network, ends no more than `slack_ns`
+        (may be negative) after its predicted end, and what to add to that so that it holds 95 times in 100."""
+        own = self._sizes.get(nbytes.bit_length())
+        sizes = self._all if own is None or now - own.seen_ns > STALE_NS or own.seen < ENOUGH else own
+        scale = network_ns if network_ns > FLOOR_NS else FLOOR_NS
+        chance = sizes.residuals.below(slack_ns / scale)
+        if now < self._back_ns:
+            chance *= self.trust(now)
+        margin = sizes.residuals.quantile(sizes.level) * scale
+        return chance, int(margin) if margin < MOST_NS else MOST_NS
+
     def chance(self, nbytes: int, network_ns: int, slack_ns: int, now: int) -> float:
-        """The chance that an exchange of `nbytes`, predicted to spend `network_ns` on the network, ends no more than
-        `slack_ns` (may be negative) after its predicted end."""
-        return self._of(nbytes, now).residuals.below(slack_ns / max(network_ns, FLOOR_NS)) * self.trust(now)
+        """The first of what `judge` says."""
+        return self.judge(nbytes, network_ns, slack_ns, now)[0]
 
     def still(self, nbytes: int, network_ns: int, over_ns: int, slack_ns: int, now: int) -> float:
         """The chance that an exchange that is out, and was to be over `over_ns` before `now`, is over no more than `slack_ns`
@@ -124,9 +137,8 @@ class LinkEstimate:
         return self._of(nbytes, now).residuals.between(over_ns / scale, slack_ns / scale)
 
     def margin_ns(self, nbytes: int, network_ns: int, now: int) -> int:
-        """What to add to a predicted end so that it holds 95 times in 100."""
-        sizes = self._of(nbytes, now)
-        return int(min(sizes.residuals.quantile(sizes.level) * max(network_ns, FLOOR_NS), MOST_NS))
+        """The second of what `judge` says."""
+        return self.judge(nbytes, network_ns, 0, now)[1]
 
     def trust(self, now: int) -> float:
         """1, or after a stall a share that grows to 1."""
@@ -151,7 +163,7 @@ class LinkEstimate:
         """So much was handed to the connection. Returns how long its start was to wait by the model of TCP, and how many
         bytes have been handed over so far."""
         startup = 0.0
-        if nbytes > self._startup.window(now, self._rtt):
+        if nbytes > FIRST_BYTES:
             startup = self._startup.wait_ns(nbytes, now, self._rtt, self._per_byte)
         self._startup.sent(nbytes, now, self._rtt)
         self._free_ns = max(now, self._free_ns) + int(nbytes * self._per_byte)
@@ -208,19 +220,21 @@ class LinkEstimate:
 
     def _of(self, nbytes: int, now: int) -> _Sizes:
         own = self._sizes.get(nbytes.bit_length())
-        if own is None or now - own.seen_ns > STALE_NS or len(own.residuals) < ENOUGH:
-            return self._all
-        return own
+        return self._all if own is None or now - own.seen_ns > STALE_NS or own.seen < ENOUGH else own
 
     def _learn(
         self, nbytes: int, network_ns: int, late_by_ns: int, missed: bool | None, now: int, *, censored: bool = False
     ) -> None:
         residual = late_by_ns / max(network_ns, FLOOR_NS)
         told = self._of(nbytes, now)
-        own = self._sizes.setdefault(nbytes.bit_length(), _Sizes())
+        octave = nbytes.bit_length()
+        own = self._sizes.get(octave)
+        if own is None:
+            own = self._sizes[octave] = _Sizes()
         if missed is not None:
             told.level = min(0.999, max(0.5, told.level + STEP * (missed - (1.0 - SURE))))
         own.residuals.add(residual, censored=censored)
+        own.seen += 1
         own.seen_ns = now
         self._all.residuals.add(residual, censored=censored)
 

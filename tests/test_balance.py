@@ -25,7 +25,6 @@ def way(route: Route, node: Node, typical_ms: float, chance: float = 0.99) -> Ca
         sure_ns=int(typical_ms * MS),
         head_ns=0,
         network_ns=1 * MS,
-        extra_ns=0,
         node_ns=1 * MS,
         nbytes=route.bytes_up + route.bytes_down,
     )
