@@ -52,8 +52,8 @@ MOST_NS = 1 << 55
 
 
 class _Sizes:
-    """Residuals of exchanges of one octave of sizes (or of all), how many were seen and when the last. `level` is the quantile
-    that holds `SURE` of them."""
+    """Residuals of exchanges of one octave of sizes (or of all), how many were seen and when the last. `level` is the
+    quantile that holds `SURE` of them."""
 
     __slots__ = ("level", "residuals", "seen", "seen_ns")
 
@@ -115,8 +115,8 @@ class LinkEstimate:
     # --- how sure that is ---------------------------------------------------------------------------------------------
 
     def judge(self, nbytes: int, network_ns: int, slack_ns: int, now: int) -> tuple[float, int]:
-        """The chance that an exchange of `nbytes`, predicted to spend `network_ns` on the network, ends no more than `slack_ns`
-        (may be negative) after its predicted end, and what to add to that so that it holds 95 times in 100."""
+        """The chance that an exchange of `nbytes`, predicted to spend `network_ns` on the network, ends no more than
+        `slack_ns` (may be negative) after its predicted end, and what to add to that so that it holds 95 times in 100."""
         own = self._sizes.get(nbytes.bit_length())
         sizes = self._all if own is None or now - own.seen_ns > STALE_NS or own.seen < ENOUGH else own
         scale = network_ns if network_ns > FLOOR_NS else FLOOR_NS
