@@ -198,7 +198,7 @@ class Session:
             self._last_job += 1
             row = Row(self._last_job, message.rows, frames, coding)
             job = Job(row.job, key.contract, key.range, row, deadline, message.priority, False, key)
-            if not self.scheduler.submit(job):
+            if not self.scheduler.submit(job, now):
                 self.peers.credits.give_back(peer.account)
                 raise PeerError("overload", "the queue is full")
         except PeerError as error:

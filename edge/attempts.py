@@ -62,7 +62,7 @@ class Attempts:
             return
         key, coding = head
         by = open_.resolve_by - 1  # before its own rung
-        attempt.job = self._work.queue((open_.id, attempt.number), open_.request, key, coding, by, promised=False)
+        attempt.job = self._work.queue((open_.id, attempt.number), open_.request, key, coding, by, now, promised=False)
         attempt.alive = attempt.job != 0
 
     def head_done(

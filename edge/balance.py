@@ -5,7 +5,7 @@ is back by when it must be. A way through the cloud is taken only where it is be
 agreement, or the same sooner. Where the device's answer is promised, nothing is risked, and what counts of a way is what it
 can be expected to add: its chance times its gain in agreement. Where it is not promised, the chance comes first. Among ways
 that are about as good in that, the highest agreement wins, then the fewest bytes, then
-`shared.scheduler.LeastPredictedFinish`; and the way that was taken last is kept where it is about as good in all of
+`shared.placement.LeastPredictedFinish`; and the way that was taken last is kept where it is about as good in all of
 these, since each change of a way meets a colder connection.
 """
 
@@ -16,8 +16,8 @@ from collections.abc import Sequence
 import msgspec
 
 from edge.nodes import Node
+from shared.placement import LeastPredictedFinish, Offer
 from shared.plan import Route
-from shared.scheduler import LeastPredictedFinish, Offer
 
 BACK_OFF = 4
 """How many times longer the pause between explorations of a node may become: a try costs bytes and disturbs the device."""

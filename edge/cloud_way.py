@@ -14,9 +14,10 @@ from edge.open_request import Attempt, Open
 from shared.errors import InvariantBroken, SettingsError
 from shared.events import Send
 from shared.latency import Latency, WorkKey
+from shared.placement import LeastPredictedFinish
 from shared.plan import Coding, Plan, Route, SegmentRange
 from shared.request import Answer, Array, Buffer
-from shared.scheduler import LeastPredictedFinish, Scheduler
+from shared.scheduler import Scheduler
 from shared.settings import EdgeSettings
 from shared.wire.messages import Infer, Reply, Tensor, tensor_table
 
@@ -198,8 +199,7 @@ class CloudWay:
         node_ns = node.wait_ns + facts.tail_ns * rows
         typical_ns = now + head_ns + network_ns + node_ns
         chance, margin_ns = estimate.judge(nbytes, network_ns, due_ns - typical_ns, now)
-        if chance > most:
-            chance = most
+        chance = min(chance, most)
         sure_ns = typical_ns + margin_ns
         return Candidate(route, index, node, chance, typical_ns, sure_ns, head_ns, network_ns, node_ns, nbytes)
 

@@ -77,7 +77,7 @@ class Insurance:
             begins = self._late.begins(key, longest, by, now)
             open_.planned_ns = begins + longest if begins else 0
         open_.rung_job = self._work.queue(
-            (open_.id, 0), open_.request, key, None, by, promised=insured.promised, earliest_ns=begins
+            (open_.id, 0), open_.request, key, None, by, now, promised=insured.promised, earliest_ns=begins
         )
         open_.rung_work = Work.QUEUED if open_.rung_job else Work.FAILED
         if not open_.rung_job:

@@ -32,6 +32,7 @@ class LocalWork:
         key: WorkKey,
         encode: Coding | None,
         deadline_ns: int,
+        now: int,
         *,
         promised: bool,
         earliest_ns: int = 0,
@@ -40,7 +41,7 @@ class LocalWork:
         self._last += 1
         row = Row(self._last, request.rows, request.inputs, RAW, encode)
         job = Job(row.job, key.contract, key.range, row, deadline_ns, request.priority, promised, key, earliest_ns)
-        if not self._scheduler.submit(job):
+        if not self._scheduler.submit(job, now):
             return 0
         self._owners[row.job] = owner
         return row.job

@@ -11,7 +11,7 @@ would never learn it.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Iterable
 
@@ -39,6 +39,10 @@ LATEST = 3
 """So many of the last runs of each range tell how slow the device is now."""
 HIGHEST = 8
 """One in so many samples of the window stands for the slow ones."""
+NEARLY_NS = 2.0
+"""Times that differ by no more than rounding are equal."""
+WORTH = 0.98
+"""More rows are worth it where a row then takes less than this part of the time."""
 
 
 class WorkKey(msgspec.Struct, frozen=True, gc=False):
@@ -61,15 +65,19 @@ class _Curve:
     __slots__ = (
         "aged",
         "batches",
+        "best",
         "goal",
         "high",
         "known",
+        "longest",
         "median",
         "patience_ns",
+        "paying",
         "recent",
         "seen_ns",
         "sorted",
         "spread",
+        "table",
         "times",
         "tried_ns",
     )
@@ -78,6 +86,10 @@ class _Curve:
         self.batches = [b for b, _ in points]
         self.times = [t for _, t in points]
         self.spread = max(1.0, spread)
+        self.table: list[float] = []
+        self.longest: list[float] = []
+        self.best: list[int] = []
+        self.paying = 1
         seeds = [1.0] * 14 + [self.spread] * 2
         self.recent: deque[float] = deque(seeds, maxlen=WINDOW)
         self.sorted = sorted(seeds)
@@ -99,6 +111,17 @@ class _Curve:
         i = min(max(1, bisect_left(batches, rows)), len(batches) - 1)
         slope = (times[i] - times[i - 1]) / (batches[i] - batches[i - 1])
         return max(times[0], times[i - 1] + slope * (rows - batches[i - 1]))
+
+    def tabulate(self, most: int) -> None:
+        """Base times of 1 to `most` rows; the longest of up to so many; of up to so many the most rows worth their time."""
+        for rows in range(len(self.table) + 1, most + 1):
+            time = self.base(rows)
+            best = self.best[-1] if self.best else 1
+            self.table.append(time)
+            if self.paying == rows - 1 and max(time, self.longest[-1]) - self.longest[-1] <= self.table[0] + NEARLY_NS:
+                self.paying = rows
+            self.longest.append(max(time, self.longest[-1]) if self.longest else time)
+            self.best.append(rows if time / rows < WORTH * self.table[best - 1] / best else best)
 
     def _quantile(self, q: float) -> float:
         return self.sorted[min(len(self.sorted) - 1, int(q * len(self.sorted)))]
@@ -147,16 +170,23 @@ class Latency:
         self._codecs: dict[tuple[str, int, str], tuple[float, float]] = {}
         self._now = 0
         self._aged_ns = 0
+        self.version = 0
+        """Another number whenever `typical` may be another."""
 
     @classmethod
     def of(cls, plans: Iterable[tuple[str, Plan]], side: str, slowdown: float = 1.0) -> Latency:
         """Model seeded from each plan's own profile of `side` (`edge` or `cloud`), scaled where this process is slowed
         by another factor than the profile states."""
+        profiles = [(contract, p) for contract, plan in plans for p in plan.profiles if p.side == side]
+        return cls.of_profiles(profiles, slowdown if side == "edge" else 0.0)
+
+    @classmethod
+    def of_profiles(cls, profiles: Iterable[tuple[str, Profile]], slowdown: float = 0.0) -> Latency:
+        """Model seeded from these profiles (with the contract of each), scaled where this process is slowed by another factor
+        than the profile states; 0 leaves them as they are."""
         model = cls()
-        for contract, plan in plans:
-            for profile in plan.profiles:
-                if profile.side == side:
-                    model._take(contract, profile, slowdown / profile.slowdown if side == "edge" else 1.0)
+        for contract, profile in profiles:
+            model._take(contract, profile, slowdown / profile.slowdown if slowdown else 1.0)
         return model
 
     def _take(self, contract: str, profile: Profile, scale: float) -> None:
@@ -204,22 +234,53 @@ class Latency:
     def typical(self, key: WorkKey, rows: int = 1) -> int:
         """Median time of a launch with `rows` rows."""
         curve = self._curves.get(key) or self._curve(key)
-        return int(curve.base(rows) * curve.median)
+        if rows > len(curve.table):
+            curve.tabulate(rows)
+        return int(curve.table[rows - 1] * curve.median)
 
     def pessimistic(self, key: WorkKey, rows: int = 1) -> int:
         """Time that a launch with `rows` rows stays under with 97 %."""
         curve = self._curves.get(key) or self._curve(key)
-        return int(curve.base(rows) * curve.high)
+        if rows > len(curve.table):
+            curve.tabulate(rows)
+        return int(curve.table[rows - 1] * curve.high)
 
     def worst(self, key: WorkKey, rows: int = 1) -> int:
         """The longest time that a launch with `rows` rows took of late (or the profile's p99, before any ran)."""
         curve = self._curves.get(key) or self._curve(key)
         return int(curve.base(rows) * curve.sorted[-1])
 
+    def batch_within(self, key: WorkKey, budget_ns: int, most: int) -> tuple[int, int]:
+        """The most rows, from 1 to `most`, whose launch is typically done within a budget, and how long that typically takes.
+        One row where not even that is done by then."""
+        curve = self._curves.get(key) or self._curve(key)
+        if most > len(curve.table):
+            curve.tabulate(most)
+        median = curve.median
+        if int(curve.longest[most - 1] * median) <= budget_ns:
+            return most, int(curve.table[most - 1] * median)
+        rows = bisect_right(curve.longest, (budget_ns + 1) / median, 0, most) or 1
+        while rows > 1 and int(curve.longest[rows - 1] * median) > budget_ns:
+            rows -= 1
+        return rows, int(curve.table[rows - 1] * median)
+
+    def paying(self, key: WorkKey) -> int:
+        """Up to how many rows each one more adds less time to a launch than a launch of its own takes."""
+        curve = self._curves.get(key) or self._curve(key)
+        return curve.paying
+
+    def best_rows(self, key: WorkKey, budget_ns: int, most: int) -> int:
+        """Of the launches of up to `most` rows that are typically done within a budget the one that takes the least time for
+        a row, of nearly equal ones the smallest; 1 where not one is."""
+        rows, _ = self.batch_within(key, budget_ns, most)
+        return self._curves[key].best[rows - 1]
+
     def observe(self, key: WorkKey, rows: int, elapsed_ns: int) -> None:
         """Learn from a launch that ended by itself."""
         curve = self._curve(key)
+        before = curve.median
         curve.observe(elapsed_ns / curve.base(rows), self._now)
+        self.version += curve.median != before
 
     def observe_aborted(self, key: WorkKey, rows: int, elapsed_ns: int) -> None:
         """Learn from a launch that was not over after `elapsed_ns`: a censored sample, kept where it says that the launch is
@@ -244,4 +305,5 @@ class Latency:
         for curve in known:
             over = now - curve.tried_ns - curve.patience_ns * (1 if fresh else IDLE)
             if over > 0:
+                self.version += 1
                 curve.age(slowness, 1.0 - (1.0 - AGE_SHARE) ** (min(over, passed) / AGE_EVERY_NS))

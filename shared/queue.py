@@ -1,14 +1,14 @@
 """Work that waits: earliest deadline first inside a class, the more important class first, bounded.
 
-Jobs that can share a launch (same contract and range) form a group; each group is a sorted list, so that the next launch
-of a group is a prefix of it, and a removal in the middle is a search and not a scan. A heap with marks for the dead was
-tried on paper: it keeps dead entries until they surface, which is unbounded when requesters come and go.
+Jobs that can share a launch (same contract and range) form a group; the jobs of a group stand in a *lane*, a sorted list, so
+that the next launch is a prefix of it, and a removal in the middle is a search and not a scan. A heap with marks for the dead
+was tried on paper: it keeps dead entries until they surface, which is unbounded when requesters come and go.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -55,13 +55,42 @@ Group = tuple[str, SegmentRange]
 Order = tuple[int, int, int]
 
 
+class Seen(msgspec.Struct, frozen=True, gc=False):
+    """What the scheduler found when it last looked at a lane: its head, the latest start of the head's batch, and until when
+    that holds, as long as neither head nor `rows` nor what is `known` change."""
+
+    head: Job
+    rows: int
+    known: int
+    latest_ns: int
+    until_ns: int
+
+
+class Lane:
+    """The jobs of one group, in order. `rows` of all of them. Changed by the queue alone, but for `seen`."""
+
+    __slots__ = ("group", "orders", "rows", "seen")
+
+    def __init__(self, group: Group, first: Job) -> None:
+        self.group = group
+        self.orders = [first.order]
+        self.rows = first.rows
+        self.seen: Seen | None = None
+
+    @property
+    def even(self) -> bool:
+        """Whether all are of one row and one class: then the first of them is the first to be too late."""
+        orders = self.orders
+        return self.rows == len(orders) and orders[0][0] == orders[-1][0]
+
+
 class DeadlineQueue:
     """Bounded queue of jobs by group, each in the order class, deadline, arrival."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._jobs: dict[int, Job] = {}
-        self._groups: dict[Group, list[Order]] = {}
+        self._lanes: dict[Group, Lane] = {}
         self._promised: dict[int, Job] = {}
         self._deferred: dict[int, Job] = {}
 
@@ -80,41 +109,73 @@ class DeadlineQueue:
             self._promised[job.id] = job
         if job.earliest_ns:
             self._deferred[job.id] = job
-        insort(self._groups.setdefault(job.group, []), job.order)
+        group = (job.contract, job.range)
+        lane = self._lanes.get(group)
+        if lane is None:
+            self._lanes[group] = Lane(group, job)
+            return True
+        lane.rows += job.row.rows
+        order = (job.priority, job.deadline_ns, job.id)
+        if lane.orders[-1] < order:
+            lane.orders.append(order)
+        else:
+            insort(lane.orders, order)
         return True
 
     def remove(self, job: int) -> Job | None:
         """Take a job out wherever it stands; None where it is not here."""
-        found = self._jobs.pop(job, None)
+        found = self._jobs.get(job)
         if found is not None:
-            self._promised.pop(job, None)
-            self._deferred.pop(job, None)
-            orders = self._groups[found.group]
-            del orders[bisect_left(orders, found.order)]
-            if not orders:
-                del self._groups[found.group]
+            self.take((found,))
         return found
+
+    def take(self, jobs: Iterable[Job]) -> None:
+        """Take these jobs out, all of one group, which must be here."""
+        lane: Lane | None = None
+        for job in jobs:
+            del self._jobs[job.id]
+            if job.promised:
+                self._promised.pop(job.id, None)
+            if self._deferred:
+                self._deferred.pop(job.id, None)
+            if lane is None:
+                lane = self._lanes[job.contract, job.range]
+            order = (job.priority, job.deadline_ns, job.id)
+            orders = lane.orders
+            del orders[0 if orders[0] == order else bisect_left(orders, order)]
+            lane.rows -= job.row.rows
+        if lane is not None and not lane.orders:
+            del self._lanes[lane.group]
 
     def get(self, job: int) -> Job | None:
         """The job of this number, while it waits."""
         return self._jobs.get(job)
 
-    def heads(self, now: int) -> list[Job]:
-        """The first job of each group that may begin now, in order."""
-        if self._deferred:
-            firsts = [order for orders in self._groups.values() if (order := self._ready(orders, now)) is not None]
-        else:
-            firsts = [orders[0] for orders in self._groups.values()]
-        firsts.sort()
-        return [self._jobs[order[2]] for order in firsts]
+    def lanes(self) -> list[Lane]:
+        """The lanes in which jobs wait, in no order."""
+        return list(self._lanes.values())
 
-    def _ready(self, orders: list[Order], now: int) -> Order | None:
-        return next((order for order in orders if self._jobs[order[2]].earliest_ns <= now), None)
+    def head(self, lane: Lane, now: int) -> Job | None:
+        """The first job of a lane that may begin now; None where there is none."""
+        if not lane.orders:
+            return None
+        if not self._deferred:
+            return self._jobs[lane.orders[0][2]]
+        return next((job for job in self.ready(lane, now)), None)
 
-    def group(self, group: Group, now: int) -> Iterator[Job]:
-        """The jobs of a group that may begin now, in order. The queue must not change meanwhile."""
-        jobs = (self._jobs[o[2]] for o in self._groups.get(group, ()))
+    def ready(self, lane: Lane, now: int) -> Iterator[Job]:
+        """The jobs of a lane that may begin now, in order. The queue must not change meanwhile."""
+        jobs = (self._jobs[order[2]] for order in lane.orders)
         return (job for job in jobs if job.earliest_ns <= now) if self._deferred else jobs
+
+    def prefix(self, lane: Lane, count: int) -> list[Job]:
+        """The first jobs of a lane, put off or not."""
+        jobs = self._jobs
+        return [jobs[order[2]] for order in lane.orders[:count]]
+
+    def lane(self, group: Group) -> Lane:
+        """The lane of a group in which jobs wait."""
+        return self._lanes[group]
 
     def hasten(self, job: int) -> None:
         """A job that was put off may begin at once. One that is not here, or was not put off, is left as it is."""
@@ -128,6 +189,11 @@ class DeadlineQueue:
     def deferred(self) -> list[Job]:
         """Every job that was put off and waits."""
         return list(self._deferred.values())
+
+    @property
+    def waits_for_time(self) -> bool:
+        """Whether there are jobs that were put off."""
+        return bool(self._deferred)
 
     @property
     def promises(self) -> int:

@@ -48,6 +48,7 @@ class Running:
     def __init__(self, executors: int) -> None:
         self._launches: dict[int, Launch] = {}
         self._busy: list[int | None] = [None] * executors
+        self._next_overdue = NEVER_NS
         self._overdue: dict[int, int] = {}
         """When each run that is not suspect yet will be."""
         self._suspect: set[int] = set()
@@ -61,6 +62,15 @@ class Running:
         """How many executors there are."""
         return len(self._busy)
 
+    @property
+    def full(self) -> bool:
+        """Whether something runs on every executor."""
+        return len(self._launches) == len(self._busy)
+
+    def calm(self, now: int) -> bool:
+        """Whether nothing is found overdue at this time."""
+        return now < self._next_overdue
+
     def idle(self) -> list[int]:
         """Executors on which nothing runs."""
         return [executor for executor, run in enumerate(self._busy) if run is None]
@@ -70,7 +80,9 @@ class Running:
         if self._busy[launch.run.executor] is not None:
             raise InvariantBroken(f"executor {launch.run.executor} is busy and gets run {launch.run.run}")
         longest = launch.pessimistic_ns - launch.began_ns
-        self._overdue[launch.run.run] = launch.began_ns + max(OVERDUE * longest, longest + OVERDUE_LEAST_NS)
+        at = launch.began_ns + max(OVERDUE * longest, longest + OVERDUE_LEAST_NS)
+        self._overdue[launch.run.run] = at
+        self._next_overdue = min(self._next_overdue, at)
         self._launches[launch.run.run] = launch
         self._busy[launch.run.executor] = launch.run.run
 
@@ -80,7 +92,8 @@ class Running:
         if launch is None:
             raise InvariantBroken(f"run {run} ended, but none such is out")
         self._busy[launch.run.executor] = None
-        self._overdue.pop(run, None)
+        if self._overdue.pop(run, None) == self._next_overdue:
+            self._next_overdue = min(self._overdue.values(), default=NEVER_NS)
         self._suspect.discard(run)
         if not self._dead:
             return launch, NO_JOBS
@@ -99,17 +112,18 @@ class Running:
 
     def overdue(self, now: int) -> tuple[Launch, ...]:
         """Launches that are overdue since the last call: their executors are suspect from now on."""
-        if not self._overdue or now < min(self._overdue.values()):
+        if now < self._next_overdue:
             return ()
         late = [run for run, at in self._overdue.items() if now >= at]
         for run in late:
             del self._overdue[run]
+        self._next_overdue = min(self._overdue.values(), default=NEVER_NS)
         self._suspect.update(late)
         return tuple(self._launches[run] for run in late)
 
     def next_overdue(self) -> int | None:
         """When the next launch will be overdue."""
-        return min(self._overdue.values(), default=None)
+        return self._next_overdue if self._overdue else None
 
     def suspect(self, executor: int) -> bool:
         """Whether nobody can tell when this executor will be free."""

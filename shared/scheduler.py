@@ -1,12 +1,11 @@
 """When what runs where: the composition of queue, batcher, reserve, memory and latency that both sides own.
 
 The scheduler never acts. Its owner (`edge.broker`, `cloud.session`) submits jobs, reports how launches ended, and calls
-`schedule(now)` after each event: the result says what to launch and which jobs are given up. The two policies:
+`schedule(now)` after each event: the result says what to launch and which jobs are given up. `docs/scheduling.md` says why:
 
-* `LeastPredictedFinish.pick` picks where a request goes. `edge.balance` asks it with one offer for each node that would give
-  an equally good answer surely on time; it is what the setting `balance` names.
-* `Scheduler.schedule` picks what goes next on a process's executors: the most important class first, earliest deadline first
-  inside it, batched as `shared.batcher` says, unless that would break a promise of the reserve.
+* the most important class first; in it the group whose batch must start soonest, batched as `shared.batcher` says, unless
+  that would break a promise of the reserve (`shared.reserve`) or leave no room for what is more important (`shared.room`);
+* what makes launches too small for the executors to keep up gives way to what waits behind it (`shared.targets`).
 
 An executor is left idle while there is work that can still be on time only where beginning any of it would make a promise
 late, or a frame that is expected of a stream with a promise (`shared.streams`). Where not all that was promised can be kept
@@ -15,7 +14,7 @@ any more, since the device has slowed down, the least important promises are rev
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import chain
 
 import msgspec
@@ -26,32 +25,14 @@ from shared.events import Run
 from shared.latency import US, Latency
 from shared.memory import Arena, PoolKey
 from shared.plan import Plan
-from shared.queue import DeadlineQueue, Job
+from shared.queue import DeadlineQueue, Job, Lane, Seen
 from shared.reserve import Promise, first_broken, keep
+from shared.room import keeps_room
 from shared.running import NEVER_NS, Launch, Running
 from shared.settings import Batching, Execution, Scheduling
 from shared.slots import Side, rows_bound, slot_plan
 from shared.streams import Streams
-
-
-class Offer(msgspec.Struct, frozen=True, gc=False):
-    """A place, by its name, that could take a piece of work, and when it is predicted to have it done (nanoseconds)."""
-
-    place: str
-    finish_ns: int
-
-
-class LeastPredictedFinish:
-    """The policy for choosing among places (nodes): the one that is predicted to finish first.
-
-    Where published schedulers were simulated side by side (after Clockwork, Nexus, Shepherd and Symphony), a queue for each
-    device with round robin did worst of all: one slow place then delays every n-th request. An edge has one policy for all
-    its requests, so that one with a memory could keep it here.
-    """
-
-    def pick(self, offers: Sequence[Offer]) -> Offer | None:
-        """The offer to take, of equal ones the first; None where there is none."""
-        return min(offers, key=lambda offer: offer.finish_ns, default=None)
+from shared.targets import Targets
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):
@@ -97,8 +78,14 @@ class Scheduler:
         self._max_rows = max_rows
         self._in_place_ns = in_place_ns
         self._queue = DeadlineQueue(max_queued)
+        self._targets = Targets(executors, latency, max_rows)
         self._running = Running(executors)
         self._runs = 0
+        self._held = False
+        """Whether something waits, at an idle executor, for less of what is more important to come."""
+        self._version = latency.version
+        self._known = 0
+        """Counts what changes how lanes are looked at, besides the lanes."""
         self._expiry_ns = NEVER_NS
         """When the next waiting job can no longer be on time; too early where that job has left."""
 
@@ -128,11 +115,14 @@ class Scheduler:
         jobs = {p.job for p in kept}
         return [p.job for p in lesser if p.job not in jobs]
 
-    def submit(self, job: Job) -> bool:
+    def submit(self, job: Job, now: int) -> bool:
         """Queue a job; False where the queue is full. Admission is the owner's, by `can_promise`."""
         if not self._queue.push(job):
             return False
-        self._expiry_ns = min(self._expiry_ns, self._too_late(job))
+        too_late = self._too_late(job)
+        self._expiry_ns = min(self._expiry_ns, too_late)
+        if not job.promised:
+            self._targets.came(job, now)
         return True
 
     def hasten(self, job: int) -> None:
@@ -167,20 +157,29 @@ class Scheduler:
 
     def schedule(self, now: int) -> Decision:
         """Launch what can be launched, and give up what can no longer be on time or no longer be promised."""
-        overdue = self._running.overdue(now)
+        running = self._running
+        if self.latency.version != self._version:
+            # What was found of waiting jobs rests on other times.
+            self._version = self.latency.version
+            self._known += 1
+            self._expiry_ns = 0
+        if now < self._expiry_ns and running.full and not self._queue.promises and running.calm(now):
+            return NOTHING
+        overdue = running.overdue(now)
         if not self._queue:
             return Decision(overdue=overdue) if overdue else NOTHING
         revoked = self._shed(now)
         if overdue or revoked:
             return Decision(revoked=revoked, overdue=overdue)
-        expired = self._give_up(now)
+        expired = self._give_up(now) if now >= self._expiry_ns else []
         runs: list[Run] = []
-        for executor in self._running.idle():
-            run = self._next(executor, now)
+        self._held = False
+        for executor in running.idle():
+            run = self._next(executor, now, expired)
             if run is None:
                 break
             runs.append(run)
-        return Decision(tuple(runs), tuple(expired))
+        return Decision(tuple(runs), tuple(expired)) if runs or expired else NOTHING
 
     def predicted_wait(self, now: int, priority: int = LEAST) -> int:
         """How long a new job of this class would typically wait for an executor, behind what runs and what waits and is as
@@ -194,11 +193,16 @@ class Scheduler:
 
     def next_wakeup(self, now: int) -> int | None:
         """When `schedule` must be called at the latest although nothing happens, in nanoseconds: a waiting job can no longer
-        be on time, one that was put off may begin, a frame is expected no longer, a run is overdue."""
+        be on time, one that was put off may begin, a frame is expected no longer, a run is overdue, less of what is more
+        important may have come."""
         overdue = self._running.next_overdue()
         if not self._queue:
             return overdue
+        if not self.streams and not self._queue.waits_for_time and not (self._held and not self._running.full):
+            return self._expiry_ns if overdue is None or self._expiry_ns < overdue else overdue
         times = [overdue, self._expiry_ns, *(j.earliest_ns for j in self._queue.deferred() if j.earliest_ns > now)]
+        if self._held and not self._running.full:
+            times.append(max(self._targets.due_ns, now + 1))
         if self.streams and self._running.idle():
             times.append(self.streams.next_lapse(self.latency, now))
         return min((at for at in times if at is not None), default=None)
@@ -264,25 +268,32 @@ class Scheduler:
         return tuple(job for number in lost if (job := self._queue.remove(number)) is not None)
 
     def _give_up(self, now: int) -> list[Job]:
+        """Take out of the queue what can no longer be in time."""
         late: list[Job] = []
         soonest = NEVER_NS
-        for job in self._queue.all():
-            too_late = self._too_late(job)
-            if now >= too_late:
-                late.append(job)
-            elif too_late < soonest:
-                soonest = too_late
-        for job in late:
-            self._queue.remove(job.id)
+        for lane in self._queue.lanes():
+            even = lane.even
+            for job in self._queue.prefix(lane, len(lane.orders)):
+                too_late = self._too_late(job)
+                if now >= too_late:
+                    self._queue.remove(job.id)
+                    late.append(job)
+                    continue
+                soonest = min(soonest, too_late)
+                if even:
+                    break
         self._expiry_ns = soonest
         return late
 
-    def _next(self, executor: int, now: int) -> Run | None:
-        heads = self._queue.heads(now)
+    def _next(self, executor: int, now: int, dropped: list[Job]) -> Run | None:
+        """The launch for an idle executor, if any. Adds to `dropped` what left the queue for it."""
+        heads = self._heads(now, dropped)
         for head in heads:
             run = self._launch(executor, head, now)
             if run is not None:
                 return run
+        if not self._queue.promises:
+            return None
         # A group's first job may have to wait for a promise further back in the same group.
         promised = sorted((j for j in self._queue.promised() if j not in heads), key=lambda j: (j.deadline_ns, j.id))
         for job in promised:
@@ -291,10 +302,74 @@ class Scheduler:
                 return run
         return None
 
+    def _heads(self, now: int, dropped: list[Job]) -> list[Job]:
+        """The first job of each group that may begin now: the most important class first, in it the one whose batch, as large
+        as its time allows, must start soonest. Those at the head of a group whose time allows a smaller batch than is aimed
+        at (`shared.targets`), where more wait behind them, leave the queue."""
+        queue, targets = self._queue, self._targets
+        lanes = queue.lanes()
+        if targets.due_ns <= now:
+            targets.find(now)
+            self._known += 1
+        if len(lanes) == 1 and not targets.aims:
+            head = queue.head(lanes[0], now)
+            return [] if head is None else [head]
+        found: list[tuple[int, int, int, Job]] = []
+        for lane in lanes:
+            head = queue.head(lane, now)
+            if head is None:
+                continue
+            seen = lane.seen
+            if (
+                seen is None
+                or seen.head is not head
+                or seen.rows != lane.rows
+                or seen.known != self._known
+                or now > seen.until_ns
+            ):
+                seen = self._see(lane, head, now, dropped)
+                if seen is None:
+                    continue
+                lane.seen = seen
+            found.append((seen.head.priority, seen.latest_ns, seen.head.id, seen.head))
+        found.sort()
+        return [order[3] for order in found]
+
+    def _see(self, lane: Lane, head: Job, now: int, dropped: list[Job]) -> Seen | None:
+        """Look at a lane that has changed: None where nothing of it is left that may begin."""
+        latency, queue = self.latency, self._queue
+        key = head.key
+        until = NEVER_NS
+        if self._targets.aims:
+            while not head.promised:
+                target = min(self._targets.of(head), lane.rows)
+                until = head.deadline_ns - latency.typical(key, target)
+                if target == 1 or now <= until:
+                    break
+                queue.take((head,))
+                dropped.append(head)
+                found = queue.head(lane, now)
+                if found is None:
+                    return None
+                head, key = found, found.key
+        most = min(self._max_rows[head.contract], lane.rows)
+        _, takes = latency.batch_within(key, head.deadline_ns - now, most)
+        latest = head.deadline_ns - takes
+        return Seen(head, lane.rows, self._known, latest, min(until, latest))
+
+    def _batch(self, head: Job, now: int) -> list[Job]:
+        lane = self._queue.lane((head.contract, head.range))
+        most = self._max_rows[head.contract]
+        if lane.even and not self._queue.promises and not self._queue.waits_for_time:
+            # The common case of `form`: all alike, so that the batch is a prefix whose length can be looked up.
+            rows, _ = self.latency.batch_within(head.key, head.deadline_ns - now, min(most, lane.rows))
+            return self._queue.prefix(lane, min(rows, self.latency.paying(head.key)))
+        others = (j for j in self._queue.ready(lane, now) if j.id != head.id)
+        return form(chain((head,), others), self.latency, now, most)
+
     def _launch(self, executor: int, head: Job, now: int) -> Run | None:
-        others = (j for j in self._queue.group(head.group, now) if j.id != head.id)
-        batch = form(chain((head,), others), self.latency, now, self._max_rows[head.contract])
-        rows = sum(j.rows for j in batch)
+        batch = self._batch(head, now)
+        rows = sum(j.row.rows for j in batch)
         pessimistic = now + self.latency.pessimistic(head.key, rows)
         while self._would_break(executor, batch, pessimistic, now):
             if len(batch) == 1:
@@ -315,16 +390,18 @@ class Scheduler:
             range=head.range,
             rows=tuple(j.row for j in batch),
             slot=-1 if lease is None else lease.slot,
-            latest_ns=min(j.deadline_ns for j in batch) - typical,
+            latest_ns=min([j.deadline_ns for j in batch]) - typical,
             in_place=typical <= self._in_place_ns,
         )
-        for job in batch:
-            self._queue.remove(job.id)
+        self._queue.take(batch)
         self._running.begin(Launch(run, tuple(batch), lease, now, now + typical, pessimistic))
         return run
 
     def _would_break(self, executor: int, batch: list[Job], pessimistic: int, now: int) -> bool:
-        """Whether launching `batch` makes a promise late, or an expected frame as important, that else would be kept."""
+        """Whether launching `batch` makes a promise late, or an expected frame as important, that else would be kept; or
+        leaves no room for what comes of more important classes."""
+        if batch[0].priority and not batch[0].promised and not self._keeps_room(executor, batch, pessimistic, now):
+            return True
         if not self.streams and self._queue.promises == sum(j.promised for j in batch):
             return False
         taken = {j.id for j in batch}
@@ -342,6 +419,17 @@ class Scheduler:
         # A frame that could not be kept anyhow holds nothing up.
         own = [self._promise(j) for j in batch if j.promised]
         return broken or first_broken(before, [*others, *own, *expected]) is None
+
+    def _keeps_room(self, executor: int, batch: list[Job], pessimistic: int, now: int) -> bool:
+        demands = self._targets.demands(min(j.priority for j in batch), now)
+        if not demands:
+            return True
+        free = self._running.free_at(now)
+        free[executor] = pessimistic
+        if keeps_room(demands, free, now):
+            return True
+        self._held = True
+        return False
 
     def _promise(self, job: Job, release_ns: int = 0) -> Promise:
         duration = self.latency.pessimistic(job.key, job.rows)

@@ -6,8 +6,8 @@ import msgspec
 
 from edge.balance import NOT_INSURED, Candidate, Insured, Usual, choose, explore
 from edge.nodes import MS, Node, Sent
+from shared.placement import LeastPredictedFinish
 from shared.plan import Route
-from shared.scheduler import LeastPredictedFinish
 from shared.settings import Link
 
 A, B = Node("a", Link()), Node("b", Link())

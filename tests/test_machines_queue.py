@@ -58,6 +58,15 @@ class QueueMachine(RuleBasedStateMachine):
         assert self.queue.remove(number) is None
         self.model = [job for job in self.model if job.id != number]
 
+    @rule(group=st.integers(0, 5), count=st.integers(1, 4))
+    def take(self, group: int, count: int) -> None:
+        lanes = self.queue.lanes()
+        if group < len(lanes):
+            taken = self.queue.prefix(lanes[group], count)
+            self.queue.take(taken)
+            gone = {job.id for job in taken}
+            self.model = [job for job in self.model if job.id not in gone]
+
     @rule(which=st.integers(0, 20))
     def hasten(self, which: int) -> None:
         number = self.model[which].id if which < len(self.model) else self.last + 1
@@ -89,11 +98,18 @@ class QueueMachine(RuleBasedStateMachine):
         if not hasattr(self, "queue"):
             return
         ready = self.ready()
-        groups = {(contract, part) for contract in CONTRACTS for part in RANGES}
-        for group in groups:
-            assert list(self.queue.group(group, self.now)) == [job for job in ready if job.group == group]
-        firsts = [next(job for job in ready if job.group == group) for group in {job.group for job in ready}]
-        assert self.queue.heads(self.now) == sorted(firsts, key=lambda job: job.order)
+        lanes = {lane.group: lane for lane in self.queue.lanes()}
+        assert set(lanes) == {job.group for job in self.model}
+        for group, lane in lanes.items():
+            own = sorted((job for job in self.model if job.group == group), key=lambda job: job.order)
+            assert self.queue.lane(group) is lane
+            assert self.queue.prefix(lane, len(self.model)) == own
+            assert lane.rows == sum(job.rows for job in own)
+            assert lane.even == (len({job.priority for job in own}) == 1 and all(job.rows == 1 for job in own))
+            able = [job for job in ready if job.group == group]
+            assert list(self.queue.ready(lane, self.now)) == able
+            assert self.queue.head(lane, self.now) == (able[0] if able else None)
+        assert self.queue.waits_for_time == any(job.earliest_ns for job in self.model)
 
 
 TestQueue = QueueMachine.TestCase

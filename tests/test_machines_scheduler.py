@@ -87,7 +87,7 @@ class Device:
 
     def submit(self, job: Job) -> None:
         self.jobs[job.id] = job
-        assert self.scheduler.submit(job)
+        assert self.scheduler.submit(job, self.now)
         self.step()
 
     def cancel(self, number: int, abort: bool) -> None:

@@ -352,7 +352,7 @@ def test_requests_from_different_cuts_do_not_share_a_launch_and_codings_of_one_c
             break
         run = runs[0]
         order.append((run.range.first, len(run.rows)))
-    assert order == [(1, 2), (0, 1)]
+    assert order == [(0, 1), (1, 2)], "what takes longer must start sooner"
 
 
 # --- nothing runs twice ------------------------------------------------------------------------------------------------

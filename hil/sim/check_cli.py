@@ -1,4 +1,5 @@
-"""`headtail sim`: the verbs of the simulator. `headtail sim check` runs seeds with all checks on."""
+"""`headtail sim`: the verbs of the simulator. `headtail sim check` runs seeds with all checks on; `headtail sim goodput` is
+in `hil.goodput`."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ import msgspec
 import typer
 
 from hil.crowd.cli import main as let_play
+from hil.goodput.cli import goodput
 from hil.regret.cli import main as replay_links
 from hil.sim.checks_many import Breach, Task, Verdict, judge_all
 from hil.sim.scenario import SCENARIOS
@@ -57,7 +59,7 @@ class Sum(msgspec.Struct):
 def group() -> typer.Typer:
     """The group of verbs; `hil.commands` names this function."""
     app = typer.Typer(
-        help="Run simulated clients, agents and nodes on one virtual clock.",
+        help="Run what would take devices and hours on one virtual clock.",
         no_args_is_help=True,
         rich_markup_mode="rich",
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -65,6 +67,7 @@ def group() -> typer.Typer:
     app.command("check")(guarded(check))
     app.command("regret")(guarded(replay_links))
     app.command("crowd")(guarded(let_play))
+    app.command("goodput")(guarded(goodput))
     return app
 
 

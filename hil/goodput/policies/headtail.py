@@ -1,0 +1,77 @@
+"""headtail's own scheduler (`shared.scheduler`), the very code that a node runs, with this world's devices as its executors.
+
+Its model of execution times is seeded with what the case says, as a plan's profile would, and learns from what ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hil.goodput.case import MS, Case, Model
+from hil.goodput.world import NEVER, Launch
+from shared.events import Row, Run
+from shared.latency import Latency, WorkKey
+from shared.memory import Arena, PoolKey
+from shared.plan import RAW, Profile, RangeTime, SegmentRange
+from shared.queue import Job
+from shared.scheduler import Scheduler
+from shared.slots import SLOTS_PER_EXECUTOR
+
+WHOLE = SegmentRange(0, 0, 1)
+QUEUED = 100_000
+
+
+class Headtail:
+    """A node's scheduler as a policy."""
+
+    def __init__(self, case: Case) -> None:
+        names = [str(i) for i in range(len(case.each))]
+        self._models = {name: i for i, name in enumerate(names)}
+        self._keys = [WorkKey(name, WHOLE) for name in names]
+        self._priority = [model.priority for model in case.each]
+        self._scheduler = Scheduler(
+            executors=case.devices,
+            latency=Latency.of_profiles([(n, _profile(m)) for n, m in zip(names, case.each, strict=True)]),
+            arena=Arena({PoolKey(name, 0, 0): SLOTS_PER_EXECUTOR * case.devices for name in names}),
+            max_rows={name: model.max_batch for name, model in zip(names, case.each, strict=True)},
+            max_queued=QUEUED,
+        )
+        self._out: dict[int, tuple[int, int]] = {}
+        self.wake_ns = NEVER
+
+    def arrived(self, request: int, model: int, due_ns: int, now: int) -> None:
+        """A request has come."""
+        key = self._keys[model]
+        row = Row(request, 1, (), RAW)
+        self._scheduler.submit(Job(request, key.contract, WHOLE, row, due_ns, self._priority[model], False, key), now)
+
+    def ended(self, device: int, now: int) -> None:
+        """The launch on a device has ended."""
+        run, began = self._out.pop(device)
+        self._scheduler.ended(run, now - began)
+
+    def decide(self, now: int) -> Sequence[Launch]:
+        """What the scheduler launches. Where it finds something overdue it is asked again, as its owners do."""
+        decision = self._scheduler.schedule(now)
+        while not decision.final:
+            decision = self._scheduler.schedule(now)
+        self.wake_ns = self._scheduler.next_wakeup(now) or NEVER
+        return [self._launch(run, now) for run in decision.runs] if decision.runs else ()
+
+    def _launch(self, run: Run, now: int) -> Launch:
+        self._out[run.executor] = (run.run, now)
+        return Launch(run.executor, self._models[run.contract], [row.job for row in run.rows])
+
+
+def _profile(model: Model) -> Profile:
+    rows = [b for b, _ in model.points] if model.points else [1, max(2, model.max_batch)]
+    times = [(b, model.duration_ns(b) / MS * 1e3) for b in rows]
+    return Profile(
+        side="cloud",
+        device="simulated",
+        provider="simulated",
+        threads=1,
+        slowdown=1.0,
+        cadence_hz=0.0,
+        ranges=tuple(RangeTime(0, 0, 1, b, t, t) for b, t in times),
+    )
