@@ -52,6 +52,7 @@ class Headtail:
 
     def decide(self, now: int) -> Sequence[Launch]:
         """What the scheduler launches. Where it finds something overdue it is asked again, as its owners do."""
+        self._scheduler.pass_time(now)
         decision = self._scheduler.schedule(now)
         while not decision.final:
             decision = self._scheduler.schedule(now)
