@@ -5,8 +5,9 @@ in one line:
 
     ready tcp://127.0.0.1:7711 NAME (incarnation N): MODEL, ...
 
-SIGTERM and SIGINT end it with status 0, SIGUSR1 has it save its journal. With `--stats` its last line is one JSON object
-(`NodeStats`), among it its own count of launches by range and rows.
+SIGTERM and SIGINT end it with status 0: it lets nothing more in, answers what is there (for `node.drain_ms` at most) and
+tells its edges; a second one ends it at once. SIGUSR1 has it save its journal. With `--stats` its last line is one JSON
+object (`NodeStats`), among it its own count of launches by range and rows.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from cloud.journal import NODE, build_session, node_setup
 from cloud.launches import LaunchCount, Launches
 from shared.driver import Driver
 from shared.errors import SettingsError
-from shared.events import Action, Event, Run, Send, SendFailed
+from shared.events import Action, Draining, Event, Leave, Run, Send, SendFailed
 from shared.journal.keeper import Keeper
 from shared.lateness import LatenessFigures
 from shared.measurer import Measurer
@@ -35,10 +36,13 @@ from shared.process_host import Adaptation
 from shared.process_settings import Effect
 from shared.settings import CloudSettings
 from shared.settings_file import load_cloud
-from shared.signals import outlive_signals, save_on_signal, stop_on_signals
+from shared.signals import Wish, outlive_signals, save_on_signal, stop_on_signals
 from shared.transport import Router
 from shared.wire.codec import MAX_WORD, decode_edge
 from shared.workshop import Workshop
+
+LAST_WORDS_MS = 500
+"""How long a node that leaves waits for its last messages to be sent."""
 
 
 class NodeStats(msgspec.Struct, frozen=True):
@@ -96,11 +100,14 @@ class Node:
                 cores=settings.process.executor_cores,
             )
             made.callback(self._measurer.close)
+            self._leaving = Wish(Draining(), self.stop)
+            made.callback(self._leaving.close)
             self._driver = Driver(
                 self,
                 self._perform,
                 completions=(self._shop.finished, self._measurer),
                 transports=(self._router,),
+                arrivals=(self._leaving,),
                 own_process=self._process.interpreter(),
                 idle=self._journal.idle,
             )
@@ -144,8 +151,13 @@ class Node:
         """Release everything, where `run` was never called; nothing is left to do where it was."""
         self._made.close()
 
+    def leave(self) -> None:
+        """Let nothing more in, answer what is there, tell the edges, then end `run()`, within the settings' `drain_ms`; at
+        once where it is asked for again. Safe from signal handlers."""
+        self._leaving.ask()
+
     def stop(self) -> None:
-        """End `run()`. Safe from signal handlers and other threads."""
+        """End `run()` at once. Safe from signal handlers and other threads."""
         self._driver.stop()
 
     def save_journal(self) -> None:
@@ -168,6 +180,10 @@ class Node:
     def _perform(self, action: Action) -> Event | None:
         if isinstance(action, Send):
             return None if self._router.send(action) else SendFailed(action.link, action.message)
+        if isinstance(action, Leave):
+            self._router.linger(LAST_WORDS_MS)
+            self._driver.stop()
+            return None
         if isinstance(action, Run):
             self._launches.started(action)
         return self._shop.perform(action)
@@ -193,7 +209,7 @@ def main(
     node = Node(msgspec.structs.replace(settings, node=group))
     with closing(node):
         node.adapt()
-        stop_on_signals(node.stop)
+        stop_on_signals(node.leave)
         save_on_signal(node.save_journal)
         models = ", ".join(node.models)
         sys.stdout.write(f"ready {node.endpoint} {group.name} (incarnation {node.incarnation}): {models}\n")

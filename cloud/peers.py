@@ -9,7 +9,7 @@ from cloud.credit import Credits
 from cloud.seen import Seen
 from shared.errors import PeerError
 from shared.offset import OffsetInterval
-from shared.wire.messages import PROTOCOL, Hello
+from shared.wire.messages import MAX_PATHS, PROTOCOL, Hello
 
 SILENT_NS = 10_000_000_000
 """A peer that said nothing for this long is forgotten: a killed one would keep its credit from the others for ever."""
@@ -19,18 +19,23 @@ LOOK_NS = 1_000_000_000
 
 
 class Peer:
-    """One edge process. It has one data and one probe connection at most; the newest greeting of each kind counts."""
+    """One edge process. It has one data and one probe connection on each path at most; the newest greeting of each counts."""
 
     def __init__(self, name: str, incarnation: int, attempts: Seen) -> None:
         self.name = name
         self.incarnation = incarnation
         self.account = _account(name, incarnation)
         """Whose credit it is: another incarnation never has to answer for what the one before it had out."""
-        self.data = ""
-        self.probe = ""
+        self.links: dict[tuple[str, int], str] = {}
+        """Its connections, by kind and path."""
         self.offset = OffsetInterval()
         self.seen_ns = 0
         self.attempts = attempts
+
+    @property
+    def data(self) -> tuple[str, ...]:
+        """The connections that carry requests."""
+        return tuple(link for (kind, _), link in self.links.items() if kind == "data")
 
 
 class Peers:
@@ -52,6 +57,11 @@ class Peers:
         """The peer that greeted on this connection."""
         return self._by_link.get(link)
 
+    def of_account(self, account: str) -> Peer | None:
+        """The peer whose credit this is."""
+        peer = self._by_name.get(account.rpartition(":")[0])
+        return peer if peer is not None and peer.account == account else None
+
     def all(self) -> Iterable[Peer]:
         """Every peer."""
         return self._by_name.values()
@@ -66,6 +76,8 @@ class Peers:
         """
         if message.protocol != PROTOCOL:
             raise PeerError("version", f"protocol {message.protocol}, expected {PROTOCOL}")
+        if message.path >= MAX_PATHS:
+            raise PeerError("hello", f"path {message.path}, expected fewer than {MAX_PATHS}")
         peer = self._by_name.get(message.peer)
         replaced: list[Peer] = []
         if peer is not None and message.incarnation < peer.incarnation and now - peer.seen_ns <= SILENT_NS:
@@ -87,13 +99,27 @@ class Peers:
         peer.seen_ns = now
         # Who greets anew may have been suspended, and its clock have stood still meanwhile.
         peer.offset.reset()
-        self._by_link.pop(peer.probe if message.connection == "probe" else peer.data, None)
+        self._forget_link(peer, link)
+        key = (message.connection, message.path)
+        self._by_link.pop(peer.links.get(key, ""), None)
         self._by_link[link] = peer
-        if message.connection == "probe":
-            peer.probe = link
-        else:
-            peer.data = link
+        peer.links[key] = link
         return peer, replaced
+
+    def cut_off(self, peer: Peer, link: str) -> set[str]:
+        """A peer is not reached on this connection: it and the other one of the same path are forgotten; both are
+        returned."""
+        paths = {path for (_, path), name in peer.links.items() if name == link}
+        gone = {name for (_, path), name in peer.links.items() if path in paths}
+        for name in gone:
+            self._forget_link(peer, name)
+        return gone
+
+    def _forget_link(self, peer: Peer, link: str) -> None:
+        for key in [key for key, name in peer.links.items() if name == link]:
+            del peer.links[key]
+        if self._by_link.get(link) is peer:
+            del self._by_link[link]
 
     def remove(self, peer: Peer) -> None:
         """Forget a peer and its connections; its credit is free."""
@@ -103,7 +129,7 @@ class Peers:
             self._left[peer.account] = peer.attempts
             if len(self._left) > 2 * self._limit:
                 self._left.popitem(last=False)
-        for link in (peer.data, peer.probe):
+        for link in peer.links.values():
             if self._by_link.get(link) is peer:
                 del self._by_link[link]
 

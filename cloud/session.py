@@ -1,6 +1,7 @@
 """A node's machine: edges are greeted, requests are checked, queued, launched and answered, and nothing is run for nobody.
 
     Infer --> checked (greeted, contract, cut, coding, shapes, sizes, once only, in time, credit)
+          --> a copy of what is here already: answered with it, on each connection that it came on
           --> queued --> launched in a batch --> Reply
     at every step it may end as a Refusal with one reason; each request that was let in ends exactly once:
     as Reply, as Refusal, or silently because its peer is gone.
@@ -16,6 +17,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from cloud.kept import Identity, Kept, KeptReply, same_request, size_of
 from cloud.peers import Peer, Peers
 from shared.codecs import check_frame
 from shared.errors import InvariantBroken, PeerError, SettingsError
@@ -23,9 +25,11 @@ from shared.events import (
     Abort,
     Action,
     ClockJumped,
+    Draining,
     Event,
     Failed,
     Finished,
+    Leave,
     Received,
     Row,
     RowResult,
@@ -44,9 +48,11 @@ from shared.settings import CloudSettings
 from shared.wire.codec import MAX_NUMBER
 from shared.wire.messages import (
     MAX_HEADER,
+    MAX_PATHS,
     PROTOCOL,
     Bye,
     Cancel,
+    Drain,
     Hello,
     Infer,
     Load,
@@ -58,19 +64,18 @@ from shared.wire.messages import (
     tensor_table,
 )
 
-Identity = tuple[str, int, int, int]
-"""Peer, incarnation, sequence, attempt."""
-
 
 class Admitted(msgspec.Struct, frozen=True, gc=False):
     """A request that was let in and is not over."""
 
     identity: Identity
     account: str
-    link: str
+    links: tuple[str, ...]
+    """The connections that it came on: each is answered."""
     message: Infer
     job: int
     received_ns: int
+    deadline_ns: int
 
 
 class Session:
@@ -81,7 +86,8 @@ class Session:
 
         Raises `SettingsError` where so many plans are served that the answer to a greeting would not fit into a header.
         """
-        if len(msgspec.msgpack.encode(Welcome(PROTOCOL, node, incarnation, tuple(plans), MAX_NUMBER))) > MAX_HEADER:
+        longest = Welcome(PROTOCOL, node, incarnation, tuple(plans), MAX_NUMBER, MAX_PATHS)
+        if len(msgspec.msgpack.encode(longest)) > MAX_HEADER:
             raise SettingsError(f"node.models: {len(plans)} models do not fit into one greeting; serve fewer of them")
         self._settings = settings
         self._plans = dict(plans)
@@ -96,11 +102,15 @@ class Session:
         }
         self._admitted: dict[int, Admitted] = {}
         self._by_identity: dict[Identity, int] = {}
+        self._kept = Kept()
         self._stuck: dict[int, int] = {}
         """When those are told whose executor is overdue."""
         self._last_job = 0
         self._wake_at = 0
         self._jumped_ns = 0
+        self._leave_by = 0
+        """When a node that is draining leaves at the latest; 0 where it is not."""
+        self._left = False
         self.counters: Counter[str] = Counter()
 
     def handle(self, event: Event, now: int) -> list[Action]:
@@ -116,14 +126,18 @@ class Session:
                 self._failed(event, now, out)
             case SendFailed():
                 self.counters["send-failed"] += 1
-                self._gone(self.peers.of_link(event.link), out)
+                self._unreachable(event.link, out)
             case ClockJumped():
                 self._jumped(now, out)
+            case Draining():
+                self._drain(now, out)
             case Tick():
                 pass
             case _:
                 raise InvariantBroken(f"a node does not know the event {type(event).__name__}")
         self._schedule(now, out)
+        if self._leave_by and not self._left:
+            self._leave(now, out)
         self._wake(now, out)
         return out
 
@@ -163,7 +177,9 @@ class Session:
         # Each once, however often it was asked for: all of them fit into a header, as was checked at start.
         contracts = tuple(c for c in self._plans if c in message.contracts)
         credits_ = self.peers.credits.granted(peer.account)
-        out.append(Send(link, Welcome(message.protocol, self._node, self._incarnation, contracts, credits_)))
+        out.append(Send(link, Welcome(message.protocol, self._node, self._incarnation, contracts, credits_, MAX_PATHS)))
+        if self._leave_by:
+            out.append(Send(link, Drain(self._incarnation)))
 
     def _probe(self, link: str, message: Probe, now: int, out: list[Action]) -> None:
         peer = self.peers.of_link(link)
@@ -180,12 +196,16 @@ class Session:
     def _infer(self, link: str, message: Infer, frames: tuple[Buffer, ...], now: int, out: list[Action]) -> None:
         peer = self.peers.of_link(link)
         try:
-            if peer is None or link != peer.data or message.incarnation != peer.incarnation:
+            if peer is None or link not in peer.data or message.incarnation != peer.incarnation:
                 raise PeerError("hello", "a request needs a greeted data connection of its incarnation")
             peer.seen_ns = now
             identity = (peer.name, message.incarnation, message.sequence, message.attempt)
+            if self._is_copy(peer, identity, link, message, now, out):
+                return
             coding = self._checked(message, frames)
             deadline = self._deadline(peer, message, now)
+            if self._leave_by:
+                raise PeerError("draining", "this node is about to leave")
             if identity in self._by_identity or not peer.attempts.first_time(message.sequence, message.attempt):
                 raise PeerError("duplicate", "this attempt was here before")
             key = WorkKey(
@@ -202,10 +222,28 @@ class Session:
                 self.peers.credits.give_back(peer.account)
                 raise PeerError("overload", "the queue is full")
         except PeerError as error:
-            self._refuse(link, message, error.reason, error.detail, now, out)
+            self._refuse((link,), message, error.reason, error.detail, now, out)
             return
-        self._admitted[row.job] = Admitted(identity, peer.account, link, message, row.job, now)
+        self._admitted[row.job] = Admitted(identity, peer.account, (link,), message, row.job, now, deadline)
         self._by_identity[identity] = row.job
+
+    def _is_copy(self, peer: Peer, identity: Identity, link: str, message: Infer, now: int, out: list[Action]) -> bool:
+        """Whether this request came before on another connection. It is then answered on this one as well, with what it is
+        answered with there, and not run again."""
+        job = self._by_identity.get(identity)
+        if job is None:
+            kept = self._kept.find(identity, link, message, now)
+            if kept is not None:
+                self.counters["answered-again"] += 1
+                reply = msgspec.structs.replace(kept.reply, sent_ns=now, load=self._load(peer, now))
+                out.append(Send(link, reply, kept.outputs))
+            return kept is not None
+        admitted = self._admitted[job]
+        if link in admitted.links or not same_request(admitted.message, message):
+            return False
+        self.counters["copies"] += 1
+        self._admitted[job] = msgspec.structs.replace(admitted, links=(*admitted.links, link))
+        return True
 
     def _checked(self, message: Infer, frames: tuple[Buffer, ...]) -> Coding:
         """The coding that the request names, after everything that can be checked without decoding."""
@@ -241,12 +279,13 @@ class Session:
         peer = self.peers.of_link(link)
         if peer is None:
             return
-        job = self._by_identity.get((peer.name, message.incarnation, message.sequence, message.attempt))
+        identity = (peer.name, message.incarnation, message.sequence, message.attempt)
+        self._kept.drop(identity)
+        job = self._by_identity.get(identity)
         if job is None:
             return
-        admitted = self._settle(job)
+        self._refuse_job(job, "cancelled", "", now, out)
         self._stop(job, out)
-        self._refuse(link, admitted.message, "cancelled", "", now, out)
 
     # --- work ---------------------------------------------------------------------------------------------------------
 
@@ -299,6 +338,7 @@ class Session:
         self, admitted: Admitted, outputs: tuple[Array | Buffer, ...], event: Finished, now: int, out: list[Action]
     ) -> None:
         asked = admitted.message
+        peer = self.peers.of_account(admitted.account)
         stages: Stages = {
             "cloud_queue": event.began_ns - admitted.received_ns + now - event.ended_ns,
             "codec": event.codec_ns,
@@ -315,10 +355,13 @@ class Session:
             tensors=self._tensors[asked.contract, len(self._plans[asked.contract].cuts) - 1][asked.rows],
             stages=stages,
             sent_ns=now,
-            load=self._load(self.peers.of_link(admitted.link), now),
+            load=self._load(peer, now),
         )
         self.counters["rows"] += asked.rows
-        out.append(Send(admitted.link, reply, outputs))
+        out += [Send(link, reply, outputs) for link in admitted.links]
+        if peer is not None and len(peer.data) > 1:
+            kept = KeptReply(asked, reply, outputs, size_of(outputs), admitted.links, admitted.deadline_ns)
+            self._kept.keep(admitted.identity, kept, now)
 
     def _settle(self, job: int) -> Admitted:
         """A request is over: its credit is free, and it is no longer known as open."""
@@ -335,16 +378,19 @@ class Session:
 
     def _refuse_job(self, job: int, reason: str, detail: str, now: int, out: list[Action]) -> None:
         admitted = self._settle(job)
-        self._refuse(admitted.link, admitted.message, reason, detail, now, out)
+        self._refuse(admitted.links, admitted.message, reason, detail, now, out)
 
-    def _refuse(self, link: str, message: Infer, reason: str, detail: str, now: int, out: list[Action]) -> None:
+    def _refuse(
+        self, links: tuple[str, ...], message: Infer, reason: str, detail: str, now: int, out: list[Action]
+    ) -> None:
         self.counters[f"refused-{reason}"] += 1
-        load = self._load(self.peers.of_link(link), now)
-        refusal = Refusal(message.incarnation, message.sequence, message.attempt, reason, detail[:200], now, load)
-        out.append(Send(link, refusal))
+        for link in links:
+            load = self._load(self.peers.of_link(link), now)
+            refusal = Refusal(message.incarnation, message.sequence, message.attempt, reason, detail[:200], now, load)
+            out.append(Send(link, refusal))
 
     def _load(self, peer: Peer | None, now: int) -> Load:
-        granted = 0 if peer is None else self.peers.credits.granted(peer.account)
+        granted = 0 if peer is None or self._leave_by else self.peers.credits.granted(peer.account)
         return Load(self.scheduler.predicted_wait(now), granted)
 
     # --- peers and time -----------------------------------------------------------------------------------------------
@@ -354,25 +400,62 @@ class Session:
             self._forget(peer, out)
             self.peers.remove(peer)
 
+    def _unreachable(self, link: str, out: list[Action]) -> None:
+        """A message did not leave on this connection: its path is gone, and with its last path the peer."""
+        peer = self.peers.of_link(link)
+        if peer is None:
+            return
+        gone = self.peers.cut_off(peer, link)
+        if not peer.data:
+            self._gone(peer, out)
+            return
+        for admitted in [a for a in self._admitted.values() if not gone.isdisjoint(a.links)]:
+            left = tuple(link for link in admitted.links if link not in gone)
+            self._admitted[admitted.job] = msgspec.structs.replace(admitted, links=left)
+            if not left:
+                self._settle(admitted.job)
+                self._stop(admitted.job, out)
+                self.counters["peer-gone"] += 1
+
     def _forget(self, peer: Peer, out: list[Action]) -> None:
         """Nothing of this peer's incarnation is wanted any more."""
+        self._kept.drop_peer(peer.name, peer.incarnation)
         for job in [a.job for a in self._admitted.values() if a.account == peer.account]:
             self._settle(job)
             self._stop(job, out)
             self.counters["peer-gone"] += 1
+
+    def _drain(self, now: int, out: list[Action]) -> None:
+        """This node is to leave: its edges are told at once, so that they ask others."""
+        if not self._leave_by:
+            self._leave_by = now + max(1, int(self._settings.node.drain_ms * 1_000_000))
+            out += [Send(link, Drain(self._incarnation)) for peer in self.peers.all() for link in peer.data]
+
+    def _leave(self, now: int, out: list[Action]) -> None:
+        """Go, once what was here is answered, or time is up."""
+        if self._admitted and now < self._leave_by:
+            return
+        self._left = True
+        for peer in list(self.peers.all()):
+            # Behind the last answers: on a probe connection it would overtake them.
+            out += [Send(link, Bye("closing")) for link in peer.data]
+            self._gone(peer, out)
+        out.append(Leave())
 
     def _jumped(self, now: int, out: list[Action]) -> None:
         """This host was suspended: its clock has fallen behind all others, of which the edges must learn, and what it was
         asked is over. An edge that is told to greet anew finds both out."""
         self._jumped_ns = now
         for peer in list(self.peers.all()):
-            out += [Send(link, Bye("hello")) for link in (peer.probe, peer.data) if link]
+            out += [Send(link, Bye("hello")) for _, link in sorted(peer.links.items(), reverse=True)]
             self._gone(peer, out)
 
     def _wake(self, now: int, out: list[Action]) -> None:
         at = self.scheduler.next_wakeup(now)
         if self._stuck:
             at = min(self._stuck.values()) if at is None else min(at, *self._stuck.values())
+        if self._leave_by and not self._left:
+            at = self._leave_by if at is None else min(at, self._leave_by)
         if at is not None and max(at, now) != self._wake_at:
             self._wake_at = max(at, now)
             out.append(WakeAt(self._wake_at))

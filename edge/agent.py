@@ -94,6 +94,7 @@ class Agent:
                 self._perform,
                 completions=(self._host.finished, self._measurer),
                 transports=(self._host.nodes, self._clients),
+                arrivals=(self._host.addresses,),
                 own_process=self._process.interpreter(),
                 idle=self._host.journal.idle,
             )
@@ -108,6 +109,11 @@ class Agent:
     def endpoint(self) -> str:
         """Where clients find it."""
         return self._clients.endpoint
+
+    @property
+    def unwatched(self) -> str:
+        """Why changes of this host's addresses are not seen; empty where they are."""
+        return self._host.addresses.fault
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -179,6 +185,8 @@ def main(
     agent = Agent(msgspec.structs.replace(settings, agent=group))
     with closing(agent):
         agent.adapt()
+        if agent.unwatched:
+            sys.stderr.write(f"{agent.unwatched}\n")
         stop_on_signals(agent.stop)
         save_on_signal(agent.save_journal)
         models = ", ".join(agent.models)

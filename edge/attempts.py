@@ -1,5 +1,8 @@
 """The tries of open requests at answers from the cloud: sent, answered, refused, lost, given up, tried elsewhere.
 
+An attempt may be out in several copies, each on another path to its node, which runs it once and answers on every path that
+it came on. The first answer counts; a copy that is lost matters only where it was the last.
+
 Methods put what is to be sent into `out`, and return *verdicts*: for an open request an answer that has come, or None where
 something that might have answered will not. What follows from a verdict is the broker's to decide.
 """
@@ -7,19 +10,24 @@ something that might have answered will not. What follows from a verdict is the 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from edge.balance import NOT_INSURED, Candidate, Insured
 from edge.cloud_way import CloudWay
+from edge.copies import Copies, best_spare
+from edge.due import DueTimes
 from edge.local_work import LocalWork
-from edge.nodes import Node, Nodes
+from edge.nodes import Nodes
 from edge.open_request import Attempt, Open
+from edge.paths import Path, State
 from edge.register import Register
 from shared.events import Action, Received, Send, SendFailed
 from shared.request import Answer, Array, Buffer
-from shared.wire.messages import Bye, Cancel, Infer, ProbeReply, Refusal, Reply, Welcome
+from shared.settings import EdgeSettings
+from shared.wire.messages import Bye, Cancel, Drain, Infer, ProbeReply, Refusal, Reply, Welcome
 
 MAX_ATTEMPTS = 3
-RETRY = frozenset({"overload", "credit", "expired", "failed", "hello", "contract"})
+RETRY = frozenset({"overload", "credit", "expired", "failed", "hello", "contract", "draining"})
 """Refusals after which another node may still answer."""
 REFUSALS = RETRY | {
     "input",
@@ -28,14 +36,21 @@ REFUSALS = RETRY | {
     "cancelled",
 }  # others are counted as one: a node cannot fill the counters
 
+HALF = 0.5
+"""A copy goes out on a path only where it is at least as likely as this that the path carries anything in time."""
+
+OF_ONE_COPY = frozenset({"duplicate", "hello", "size", "input"})
+"""Refusals that say nothing of the attempt's other copies."""
+
 Verdict = tuple[Open, Answer | None]
 
 
 class Attempts:
-    """All attempts of one edge. Their state is in `Open.attempts` and, for what is out, in `Node.out`."""
+    """All attempts of one edge. Their state is in `Open.attempts` and, for what is out, in `Node.out` and `Path.out`."""
 
     def __init__(
         self,
+        settings: EdgeSettings,
         requests: Register,
         nodes: Nodes,
         ways: CloudWay,
@@ -49,6 +64,8 @@ class Attempts:
         self._work = work
         self._incarnation = incarnation
         self._counters = counters
+        self._copies = Copies(settings.duplicates)
+        self._copies_due = DueTimes(requests, settings.limits.max_open)
 
     # --- going out ------------------------------------------------------------------------------------------------------
 
@@ -58,7 +75,7 @@ class Attempts:
         open_.attempts.append(attempt)
         head = self._ways.head(open_, way.index)
         if head is None:
-            out.append(self._ways.ask(open_, attempt, now))
+            self._send(open_, attempt, now, out)
             return
         key, coding = head
         by = open_.resolve_by - 1  # before its own rung
@@ -79,10 +96,59 @@ class Attempts:
             return []
         attempt.head = span
         open_.encoded[attempt.route_index] = outputs
-        if attempt.node not in self._nodes.usable(open_.request.plan):
-            return self._over(open_, attempt, now, out)
-        out.append(self._ways.ask(open_, attempt, now))
+        usable = self._nodes.usable(open_.request.plan, now)
+        if attempt.path not in usable:
+            attempt.alive = False
+            return self._elsewhere(open_, attempt, usable, now, out)
+        self._send(open_, attempt, now, out)
         return []
+
+    def _send(self, open_: Open, attempt: Attempt, now: int, out: list[Action]) -> None:
+        """The first copy goes out, and a second one with it where that is wanted."""
+        out.append(self._ways.ask(open_, attempt, attempt.path, now))
+        self._copies.first(attempt.way.nbytes)
+        due_ns = open_.hold_until
+        spare = self._spare(attempt, due_ns, now)
+        if spare is None or attempt.exploring:
+            return
+        way = attempt.way
+        exchange_ns = spare.back_ns(way.nbytes, way.node_ns, now) - now
+        at = self._copies.wanted_at(way.chance, way.nbytes, way.typical_ns, exchange_ns, due_ns, now)
+        if at is None:
+            return
+        if at <= now:
+            self._copy(open_, attempt, spare, now, out)
+        else:
+            attempt.copy_ns = at
+            self._copies_due.add(at, open_.id)
+
+    def _spare(self, attempt: Attempt, due_ns: int, now: int) -> Path | None:
+        """The path for a further copy, if any may still carry one in time."""
+        spare = [p for p in self._nodes.spare(attempt.node, attempt.paths) if p.still(due_ns, now) >= HALF]
+        return best_spare(attempt.path, spare, attempt.way.nbytes)
+
+    def _copy(self, open_: Open, attempt: Attempt, path: Path, now: int, out: list[Action]) -> None:
+        nbytes = attempt.way.nbytes
+        if self._ways.affords(open_, nbytes, now) and self._copies.pay(nbytes):
+            self._counters["copies"] += 1
+            self._ways.spend(open_, nbytes, now)
+            out.append(self._ways.ask(open_, attempt, path, now))
+
+    def copies_due(self, now: int, out: list[Action]) -> None:
+        """Send the copies that have waited for their first ones long enough."""
+        for number in self._copies_due.due(now):
+            open_ = self._open.get(number)
+            for attempt in open_.attempts if open_ is not None else ():
+                if open_ is None or not 0 < attempt.copy_ns <= now:
+                    continue
+                attempt.copy_ns = 0
+                spare = self._spare(attempt, open_.hold_until, now)
+                if attempt.alive and attempt.awaited and spare is not None:
+                    self._copy(open_, attempt, spare, now, out)
+
+    def next_copy(self) -> int | None:
+        """When `copies_due` has something to do next."""
+        return self._copies_due.soonest()
 
     def end(self, open_: Open, out: list[Action]) -> list[int]:
         """The request is over: cancel what is out for it. Returns jobs that nobody wants any more."""
@@ -91,24 +157,52 @@ class Attempts:
             if attempt.alive and attempt.sent_ns == 0:
                 unwanted.append(attempt.job)
             elif attempt.alive and not attempt.exploring:
-                out.append(Send(attempt.node.data, Cancel(self._incarnation, open_.id, attempt.number)))
+                self._cancel(open_, attempt, self._carrying(open_, attempt), out)
             attempt.alive = False
         return unwanted
 
-    def _over(self, open_: Open, attempt: Attempt, now: int, out: list[Action]) -> list[Verdict]:
-        """An attempt failed."""
-        attempt.alive = False
-        return self._elsewhere(open_, attempt, now, out)
+    def _cancel(self, open_: Open, attempt: Attempt, paths: Iterable[Path], out: list[Action]) -> None:
+        out += [Send(path.data, Cancel(self._incarnation, open_.id, attempt.number)) for path in paths]
 
-    def _elsewhere(self, open_: Open, attempt: Attempt, now: int, out: list[Action]) -> list[Verdict]:
-        """Nobody should wait for this attempt: try another node with what is already encoded, if there is time."""
+    def _carrying(self, open_: Open, attempt: Attempt) -> list[Path]:
+        """The paths on which a copy of this attempt is out."""
+        key = (open_.id, attempt.number)
+        return [path for path in attempt.paths if key in path.out]
+
+    def _over(self, open_: Open, attempt: Attempt, now: int, out: list[Action]) -> list[Verdict]:
+        """The node does not answer this attempt: another may."""
+        attempt.alive = False
+        others = [p for p in self._nodes.usable(open_.request.plan, now) if p.node is not attempt.node]
+        return self._elsewhere(open_, attempt, others, now, out)
+
+    def _without(self, open_: Open, attempt: Attempt, now: int, out: list[Action]) -> list[Verdict]:
+        """Nobody should wait for the copies that are out, if any: their paths are at fault, and the node may still answer on
+        another, without running it twice. Where there is none, another node may."""
+        node, key = attempt.node, (open_.id, attempt.number)
+        spare = None if attempt.exploring else self._spare(attempt, open_.hold_until, now)
+        lent = key in node.out or len(node.out) < node.credits
+        if (
+            spare is not None
+            and lent
+            and spare.back_ns(attempt.way.nbytes, attempt.way.node_ns, now) <= open_.hold_until
+        ):
+            self._counters["moved"] += 1
+            attempt.alive = attempt.awaited = True
+            out.append(self._ways.ask(open_, attempt, spare, now))
+            return [(open_, None)]
+        others = [p for p in self._nodes.usable(open_.request.plan, now) if p.node is not node]
+        return self._elsewhere(open_, attempt, others, now, out)
+
+    def _elsewhere(
+        self, open_: Open, attempt: Attempt, paths: Sequence[Path], now: int, out: list[Action]
+    ) -> list[Verdict]:
+        """Nobody should wait for this attempt: try one of these paths with what is already encoded, if there is time."""
         attempt.awaited = False
         if len(open_.attempts) < MAX_ATTEMPTS:
             insured = NOT_INSURED
             if open_.rung is not None and (open_.held is not None or open_.waiting_rung):
                 insured = Insured(open_.rung.agreement, open_.resolve_by, True)
-            nodes = [n for n in self._nodes.usable(open_.request.plan) if n is not attempt.node]
-            way, exploring = self._ways.find(open_, nodes, range(len(open_.plan.routes)), insured, now)
+            way, exploring = self._ways.find(open_, paths, range(len(open_.plan.routes)), insured, now)
             if way is not None:
                 self.begin(open_, way, exploring, now, out)
         return [(open_, None)]
@@ -117,66 +211,82 @@ class Attempts:
 
     def received(self, event: Received, now: int, out: list[Action]) -> list[Verdict]:
         """A node said something."""
-        node = self._nodes.of_link(event.link)
+        path = self._nodes.of_link(event.link)
         message = event.message
-        if node is None:
+        if path is None:
             self._counters["unknown-link"] += 1
             return []
-        if event.link == node.data:
-            self._nodes.moved(node, now)
+        if event.link == path.data:
+            self._nodes.moved(path, now)
         match message:
             case Reply():
-                return self._reply(node, message, event, now, out)
+                return self._reply(path, message, event, now, out)
             case Refusal():
-                return self._refused(node, message, now, out)
+                return self._refused(path, message, now, out)
             case ProbeReply():
-                out += self._nodes.probed(node, message, now)
+                out += self._nodes.probed(path, message, now)
             case Welcome():
-                if event.link == node.data and self._nodes.welcomed(node, message, now):
-                    return self.lost(node, now, out)
+                if event.link == path.data:
+                    greetings, lost = self._nodes.welcomed(path, message, now)
+                    out += greetings
+                    return self.lost(lost, now, out)
+            case Drain():
+                self._nodes.drains(path.node, message)
             case Bye():
-                out += self._nodes.left(node, message.reason, now)
-                return self.lost(node, now, out)
+                out += self._nodes.left(path, message.reason, now)
+                return self.lost([path], now, out)
             case _:
                 self._counters["unexpected-message"] += 1
         return []
 
-    def _answered(self, node: Node, message: Reply | Refusal, now: int) -> tuple[Open | None, Attempt | None]:
-        """Settle an attempt's credit and learn its load; the request and attempt where they are still wanted."""
-        mine = message.incarnation == self._incarnation
-        sent = node.out.pop((message.sequence, message.attempt), None) if mine else None
+    def _answered(self, path: Path, message: Reply | Refusal, now: int) -> tuple[Open | None, Attempt | None]:
+        """Settle a copy, its attempt's credit where it is the first answer, and learn the load; the request and attempt where
+        they are still wanted."""
+        node = path.node
+        key = (message.sequence, message.attempt)
+        sent = path.out.pop(key, None) if message.incarnation == self._incarnation else None
         node.load(message.load)
         if sent is None:
             self._counters["unknown-reply"] += 1
             return None, None
         node.offset.peer_sent(message.sent_ns, now)
         if isinstance(message, Reply):
-            node.answered(sent, sum(message.stages.values()), now)
+            path.answered(sent, sum(message.stages.values()), now)
+            self._nodes.outliers.answered(node.name, self._ways.slowness(message), now)
         elif message.reason in ("expired", "cancelled"):
-            node.refused(sent, now)
+            path.refused(sent, now)
+        elif message.reason in OF_ONE_COPY and node.carries(key):
+            self._counters["copy-refused"] += 1
+            return None, None
+        first = node.out.pop(key, None) is not None
         open_ = self._open.get(message.sequence)
         attempt = open_.attempt(message.attempt) if open_ is not None else None
         if attempt is None or not attempt.alive or attempt.node is not node:
-            self._counters["late-reply"] += 1
+            self._counters["late-reply" if first else "copy-reply"] += 1
             return None, None
         return open_, attempt
 
-    def _reply(self, node: Node, message: Reply, event: Received, now: int, out: list[Action]) -> list[Verdict]:
-        open_, attempt = self._answered(node, message, now)
+    def _reply(self, path: Path, message: Reply, event: Received, now: int, out: list[Action]) -> list[Verdict]:
+        open_, attempt = self._answered(path, message, now)
         if open_ is None or attempt is None:
             return []
         answer = self._ways.answer(open_, attempt, message, event.frames, now)
         attempt.alive = False
+        if self._carrying(open_, attempt):
+            # The node need not answer once more what has not come to it yet.
+            self._cancel(open_, attempt, [path], out)
         if answer is None:
             self._counters["wrong-reply"] += 1
             return self._over(open_, attempt, now, out)
         return [(open_, answer)]
 
-    def _refused(self, node: Node, message: Refusal, now: int, out: list[Action]) -> list[Verdict]:
+    def _refused(self, path: Path, message: Refusal, now: int, out: list[Action]) -> list[Verdict]:
         self._counters[f"refused-{message.reason if message.reason in REFUSALS else 'other'}"] += 1
         if message.reason == "hello":
-            out += self._nodes.unknown_to(node, now)
-        open_, attempt = self._answered(node, message, now)
+            out += self._nodes.unknown_to(path, now)
+        if message.reason == "failed":
+            self._nodes.outliers.failed(path.node.name, now)
+        open_, attempt = self._answered(path, message, now)
         if open_ is None or attempt is None:
             return []
         attempt.alive = False
@@ -185,32 +295,44 @@ class Attempts:
     def unsent(self, event: SendFailed, now: int, out: list[Action]) -> list[Verdict]:
         """A message could not be handed to the transport."""
         self._counters["send-failed"] += 1
-        node = self._nodes.of_link(event.link)
-        if node is None or not isinstance(event.message, Infer):
+        path = self._nodes.of_link(event.link)
+        if path is None or not isinstance(event.message, Infer):
             return []
-        node.out.pop((event.message.sequence, event.message.attempt), None)
+        key = (event.message.sequence, event.message.attempt)
+        path.out.pop(key, None)
+        if path.node.carries(key):
+            return []
+        path.node.out.pop(key, None)
         open_ = self._open.get(event.message.sequence)
         attempt = open_.attempt(event.message.attempt) if open_ is not None else None
-        return (
-            self._over(open_, attempt, now, out) if open_ is not None and attempt is not None and attempt.alive else []
-        )
+        if open_ is None or attempt is None or not attempt.alive:
+            return []
+        attempt.alive = False
+        return self._without(open_, attempt, now, out)
 
     # --- giving up ------------------------------------------------------------------------------------------------------
 
-    def lost(self, node: Node | None, now: int, out: list[Action]) -> list[Verdict]:
-        """What was sent to this node will not come."""
-        return [] if node is None else self._give_up(node, now, out, lost=True)
+    def lost(self, paths: Iterable[Path], now: int, out: list[Action]) -> list[Verdict]:
+        """What was sent on these paths will not be answered there."""
+        paths = list(paths)
+        for path in paths:
+            self._nodes.outliers.failed(path.node.name, now)
+        return [verdict for path in paths for verdict in self._give_up(path, now, out, lost=True)]
 
-    def stalled(self, node: Node, now: int, out: list[Action]) -> list[Verdict]:
-        """Nobody waits for this node any more, though what is out there may still come: where nothing else is under way it is
+    def stalled(self, path: Path, now: int, out: list[Action]) -> list[Verdict]:
+        """Nobody waits for this path any more, though what is out there may still come: where nothing else is under way it is
         hoped for."""
-        return self._give_up(node, now, out, lost=False)
+        self._nodes.outliers.failed(path.node.name, now)
+        return self._give_up(path, now, out, lost=False)
 
-    def _give_up(self, node: Node, now: int, out: list[Action], *, lost: bool) -> list[Verdict]:
+    def _give_up(self, path: Path, now: int, out: list[Action], *, lost: bool) -> list[Verdict]:
         verdicts: list[Verdict] = []
         for open_ in self._open:
-            for attempt in [a for a in open_.attempts if a.alive and a.node is node and a.sent_ns]:
+            for attempt in [a for a in open_.attempts if a.alive and path in a.paths]:
+                carrying = self._carrying(open_, attempt)
+                attempt.alive = bool(carrying)
+                if any(other.state is not State.STALLED for other in carrying):
+                    continue
                 if lost or attempt.awaited:
-                    attempt.alive = not lost
-                    verdicts += self._elsewhere(open_, attempt, now, out)
+                    verdicts += self._without(open_, attempt, now, out)
         return verdicts

@@ -16,11 +16,12 @@ from collections.abc import Sequence
 import msgspec
 
 from edge.nodes import Node
+from edge.paths import Path
 from shared.placement import LeastPredictedFinish, Offer
 from shared.plan import Route
 
 BACK_OFF = 4
-"""How many times longer the pause between explorations of a node may become: a try costs bytes and disturbs the device."""
+"""How many times longer the pause between explorations of a path may become: a try costs bytes and disturbs the device."""
 
 NEAR = 0.02
 """Ways whose worth differs by less than this share are as good as each other; the one that was taken last, by twice that."""
@@ -36,7 +37,7 @@ LIKELY = 0.5
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """One way through the cloud: a route of the plan (by index) at a node, and its prediction in nanoseconds.
+    """One way through the cloud: a route of the plan (by index) over a path to a node, and its prediction in nanoseconds.
 
     `chance` is the probability that the answer is back by when it must be. `typical_ns` is when it is typically back,
     `sure_ns` when it is back 95 times out of 100. `head_ns` is the part on the device before sending, `network_ns` the
@@ -46,7 +47,7 @@ class Candidate(msgspec.Struct, frozen=True):
 
     route: Route
     index: int
-    node: Node
+    path: Path
     chance: float
     typical_ns: int
     sure_ns: int
@@ -54,6 +55,11 @@ class Candidate(msgspec.Struct, frozen=True):
     network_ns: int
     node_ns: int
     nbytes: int
+
+    @property
+    def node(self) -> Node:
+        """The node that answers."""
+        return self.path.node
 
 
 class Insured(msgspec.Struct, frozen=True, gc=False):
@@ -70,10 +76,10 @@ NOT_INSURED = Insured(-1.0, 2**63 - 1, False)
 
 
 class Usual(msgspec.Struct, frozen=True, gc=False):
-    """The way that was taken last: a route by its index and the name of a node."""
+    """The way that was taken last: a route by its index and the name of a path's data connection."""
 
     index: int
-    node: str
+    link: str
 
 
 class Considered(msgspec.Struct, frozen=True):
@@ -121,12 +127,12 @@ def choose(
     if offer is None:
         return None
     found = at_node[offer.place]
-    if usual is None or (usual.index == found.index and usual.node == found.node.name):
+    if usual is None or (usual.index == found.index and usual.link == found.path.data):
         return found
     for w, kept in worth:
         if (
             kept.index == usual.index
-            and kept.node.name == usual.node
+            and kept.path.data == usual.link
             and w >= best * (1.0 - 2.0 * NEAR)
             and kept.route.agreement >= agreement
             and kept.nbytes <= fewest
@@ -153,15 +159,15 @@ def worth_of(candidate: Candidate, insured: Insured, least: float) -> float:
 
 def explore(candidates: Sequence[Candidate], insured: Insured, now: int, interval_ns: int) -> Candidate | None:
     """A way that is predicted too late, to be tried all the same, or None. Only where the device's own answer is promised
-    and would be bettered, and for each node not more often than once in `interval_ns`, which doubles with each try that led
+    and would be bettered, and for each path not more often than once in `interval_ns`, which doubles with each try that led
     to nothing, up to `BACK_OFF` times."""
     if not insured.promised:
         return None
-    due = [c for c in candidates if now >= c.node.explore_at and c.route.agreement > insured.agreement]
+    due = [c for c in candidates if now >= c.path.explore_at and c.route.agreement > insured.agreement]
     picked = soonest(due)
     if picked is not None:
-        picked.node.explore_at = now + interval_ns * min(2**picked.node.explored, BACK_OFF)
-        picked.node.explored += 1
+        picked.path.explore_at = now + interval_ns * min(2**picked.path.explored, BACK_OFF)
+        picked.path.explored += 1
     return picked
 
 

@@ -32,9 +32,11 @@ from edge.register import Register
 from shared.errors import InvariantBroken
 from shared.events import (
     Action,
+    AddressesChanged,
     Arrived,
     ClientGone,
     ClockJumped,
+    Draining,
     Event,
     Failed,
     Finished,
@@ -78,7 +80,7 @@ class Broker:
         self._open = Register(settings.limits.max_open)
         self._ways = CloudWay(plans, incarnation, self.scheduler, settings)
         self.counters: Counter[str] = Counter()
-        self._attempts = Attempts(self._open, self.nodes, self._ways, self._work, incarnation, self.counters)
+        self._attempts = Attempts(settings, self._open, self.nodes, self._ways, self._work, incarnation, self.counters)
         self._last_id = 0
         self._hold = HoldMargin(int(settings.insurance.hold_ms * MS), int(settings.insurance.hold_max_ms * MS))
         self._wake_at = 0
@@ -116,13 +118,21 @@ class Broker:
             case StreamClosed():
                 out += self._grants.closed(event)
             case LinkUp():
-                out += self.nodes.connected(event.link, now)
+                out += self.nodes.connected(event.link, now, event.local)
             case LinkDown():
-                self._settle(self._attempts.lost(self.nodes.disconnected(event.link), now, out), now, out)
+                path = self.nodes.disconnected(event.link)
+                self._settle(self._attempts.lost([path] if path is not None else [], now, out), now, out)
             case SendFailed():
                 self._settle(self._attempts.unsent(event, now, out), now, out)
+            case AddressesChanged():
+                dials, lost = self.nodes.moved_house(event)
+                self.counters["redialled"] += len(dials)
+                out += dials
+                self._settle(self._attempts.lost(lost, now, out), now, out)
             case ClockJumped():
                 self._jumped(now, out)
+            case Draining():
+                raise InvariantBroken("an edge is not told to leave")
         self._timers_due(now, out)
         self._schedule(now, out)
         self._wake(now, out)
@@ -176,9 +186,9 @@ class Broker:
         """The rung, the way through the cloud, and whether that is only explored. Work before sending counts against the
         rung: a route whose head would cost the promise is none."""
         rung, insured = self._insurance.choose(open_, 0, now)
-        nodes = self.nodes.usable(open_.request.plan)
+        paths = self.nodes.usable(open_.request.plan, now)
         rungs: dict[int, tuple[Rung | None, Insured]] = {}
-        for index in range(len(open_.plan.routes)) if nodes else ():
+        for index in range(len(open_.plan.routes)) if paths else ():
             head = self._ways.head(open_, index)
             if head is None:
                 rungs[index] = (rung, insured)
@@ -187,7 +197,7 @@ class Broker:
             other = self._insurance.choose(open_, before, now)
             if other[1].promised or not insured.promised:
                 rungs[index] = other
-        way, exploring = self._ways.find(open_, nodes, rungs, insured, now)
+        way, exploring = self._ways.find(open_, paths, rungs, insured, now)
         self.counters["explored"] += exploring
         open_.rung, insured = (rung, insured) if way is None else rungs[way.index]
         return way, insured, exploring
@@ -353,10 +363,10 @@ class Broker:
         if self._nodes_due is not None and now >= self._nodes_due:
             actions, lost, stalled = self.nodes.tick(now)
             out += actions
-            for node in lost:
-                self._settle(self._attempts.lost(node, now, out), now, out)
-            for node in stalled:
-                self._settle(self._attempts.stalled(node, now, out), now, out)
+            self._settle(self._attempts.lost(lost, now, out), now, out)
+            for path in stalled:
+                self._settle(self._attempts.stalled(path, now, out), now, out)
+        self._attempts.copies_due(now, out)
 
     def _jumped(self, now: int, out: list[Action]) -> None:
         """The host was suspended: everything is expired, and no clock offset holds any more."""
@@ -374,7 +384,12 @@ class Broker:
 
     def _wake(self, now: int, out: list[Action]) -> None:
         self._nodes_due = self.nodes.next_wakeup()
-        soonest = (self._open.due.soonest(), self._nodes_due, self.scheduler.next_wakeup(now))
+        soonest = (
+            self._open.due.soonest(),
+            self._nodes_due,
+            self._attempts.next_copy(),
+            self.scheduler.next_wakeup(now),
+        )
         times = [at for at in soonest if at is not None]
         if times:
             at = max(min(times), now)

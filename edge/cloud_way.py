@@ -9,8 +9,9 @@ import msgspec
 from edge.account import cloud_stages, uplink_share
 from edge.balance import NOT_INSURED, Candidate, Considered, Insured, Usual, choose, explore, soonest
 from edge.link_budget import Budget
-from edge.nodes import MS, Node, Sent
+from edge.nodes import MS
 from edge.open_request import Attempt, Open
+from edge.paths import Path, Sent
 from shared.errors import InvariantBroken, SettingsError
 from shared.events import Send
 from shared.latency import Latency, WorkKey
@@ -67,16 +68,16 @@ class CloudWay:
         }
 
     def find(
-        self, open_: Open, nodes: Sequence[Node], routes: Iterable[int], insured: Insured, now: int
+        self, open_: Open, paths: Sequence[Path], routes: Iterable[int], insured: Insured, now: int
     ) -> tuple[Candidate | None, bool]:
-        """The way to take among these nodes and routes (by index), and whether it is only an exploration.
+        """The way to take over these paths among these routes (by index), and whether it is only an exploration.
 
         Where a route is fixed it is taken, at the node that is predicted to be soonest back. Else None where the device alone
         is as good, or nothing has a chance to be on time. Where the device has no answer at all, the soonest is tried
         whatever its prediction: the alternative is certain failure, and only a try can find out that a link has recovered.
         """
         due = open_.hold_until if insured.promised else open_.resolve_by
-        candidates = self.predict(open_, nodes, routes, due, now)
+        candidates = self.predict(open_, paths, routes, due, now)
         if self._budget:
             left = self._budget.left((open_.request.client, open_.request.stream), now)
             candidates = [c for c in candidates if c.nbytes <= left]
@@ -88,30 +89,30 @@ class CloudWay:
             candidates = [c for c in candidates if name(c.route) == self._fixed]
             found = soonest(candidates)
         if found is not None:
-            if usual is None or usual.index != found.index or usual.node != found.node.name:
-                self._usual[open_.request.plan] = Usual(found.index, found.node.name)
+            if usual is None or usual.index != found.index or usual.link != found.path.data:
+                self._usual[open_.request.plan] = Usual(found.index, found.path.data)
         elif candidates and insured is NOT_INSURED:
             found = soonest(candidates)
         elif candidates:
             found = explore([c for c in candidates if now + c.head_ns < due], insured, now, self._explore_ns)
             exploring = found is not None
         if found is not None:
-            self._budget.spend((open_.request.client, open_.request.stream), found.nbytes, now)
+            self.spend(open_, found.nbytes, now)
         if self.watch is not None and candidates:
             ways = tuple(candidates)
             self.watch(Considered(open_.id, now, due, insured, ways, usual, found, exploring, self._least))
         return found, exploring
 
     def predict(
-        self, open_: Open, nodes: Sequence[Node], routes: Iterable[int], due_ns: int, now: int
+        self, open_: Open, paths: Sequence[Path], routes: Iterable[int], due_ns: int, now: int
     ) -> list[Candidate]:
-        """Each of these routes (by index) at each of these nodes, with its chance to be back by `due_ns`."""
+        """Each of these routes (by index) over each of these paths, with its chance to be back by `due_ns`."""
         facts = self._facts[open_.request.plan]
-        still = [node.still(due_ns, now) for node in nodes]
+        still = [path.still(due_ns, now) for path in paths]
         return [
-            self._predict(open_, i, facts[i], node, most, due_ns, now)
+            self._predict(open_, i, facts[i], path, most, due_ns, now)
             for i in routes
-            for node, most in zip(nodes, still, strict=True)
+            for path, most in zip(paths, still, strict=True)
         ]
 
     def head(self, open_: Open, index: int) -> tuple[WorkKey, Coding | None] | None:
@@ -122,26 +123,25 @@ class CloudWay:
             return None
         return facts.head, facts.coding
 
-    def ask(self, open_: Open, attempt: Attempt, now: int) -> Send:
-        """The message of an attempt whose tensors are ready; the attempt is out from now on."""
+    def affords(self, open_: Open, nbytes: int, now: int) -> bool:
+        """Whether the budget of a request's stream has so many bytes left."""
+        return not self._budget or nbytes <= self._budget.left((open_.request.client, open_.request.stream), now)
+
+    def spend(self, open_: Open, nbytes: int, now: int) -> None:
+        """So many bytes go out for a request, or come back."""
+        self._budget.spend((open_.request.client, open_.request.stream), nbytes, now)
+
+    def ask(self, open_: Open, attempt: Attempt, path: Path, now: int) -> Send:
+        """The message of an attempt whose tensors are ready, on `path`: a copy of it is out there from now on."""
         request = open_.request
         route = attempt.route
         frames = open_.encoded.get(attempt.route_index, request.inputs)
-        way, node = attempt.way, attempt.node
-        attempt.sent_ns = now
-        startup_ns, upto_bytes = node.estimate.sent(route.bytes_up * request.rows, now)
-        node.out[open_.id, attempt.number] = Sent(
-            sent_ns=now,
-            typical_ns=way.typical_ns,
-            due_ns=open_.resolve_by,
-            nbytes=way.nbytes,
-            exploring=attempt.exploring,
-            network_ns=way.network_ns,
-            startup_ns=startup_ns,
-            upto_bytes=upto_bytes,
-            sure_ns=way.sure_ns,
-            node_ns=way.node_ns,
-        )
+        sent = self._sent(open_, attempt, path, now)
+        if not attempt.paths:
+            attempt.sent_ns = now
+        attempt.paths.append(path)
+        path.out[open_.id, attempt.number] = sent
+        path.node.out.setdefault((open_.id, attempt.number), sent)
         message = Infer(
             incarnation=self._incarnation,
             sequence=open_.id,
@@ -155,7 +155,31 @@ class CloudWay:
             sent_ns=now,
             tensors=self._facts[request.plan][attempt.route_index].sent[request.rows],
         )
-        return Send(attempt.node.data, message, frames)
+        return Send(path.data, message, frames)
+
+    def _sent(self, open_: Open, attempt: Attempt, path: Path, now: int) -> Sent:
+        """What is expected of a copy that goes out now: of the first what was predicted of its attempt, of a further one
+        what this path is like now."""
+        way, estimate = attempt.way, path.estimate
+        up = attempt.route.bytes_up * open_.request.rows
+        network_ns, typical_ns, sure_ns = way.network_ns, way.typical_ns, way.sure_ns
+        if attempt.paths:
+            network_ns = estimate.network_ns(way.nbytes) + estimate.extra_ns(up, now)
+            typical_ns = now + network_ns + way.node_ns
+            sure_ns = typical_ns + estimate.margin_ns(way.nbytes, network_ns, now)
+        startup_ns, upto_bytes = estimate.sent(up, now)
+        return Sent(
+            sent_ns=now,
+            typical_ns=typical_ns,
+            due_ns=open_.resolve_by,
+            nbytes=way.nbytes,
+            exploring=attempt.exploring,
+            network_ns=network_ns,
+            startup_ns=startup_ns,
+            upto_bytes=upto_bytes,
+            sure_ns=sure_ns,
+            node_ns=way.node_ns,
+        )
 
     def answer(
         self, open_: Open, attempt: Attempt, message: Reply, frames: Sequence[Buffer], now: int
@@ -184,24 +208,31 @@ class CloudWay:
             stages=cloud_stages(open_.arrived_ns, attempt.sent_ns, now, attempt.head, message.stages, share, now),
         )
 
+    def slowness(self, reply: Reply) -> float:
+        """How many times as long as the plan says a node's run took; 1 where this edge knows no such way."""
+        for facts in self._facts.get(reply.contract, ()):
+            if (facts.route.cut, facts.route.coding) == (reply.cut, reply.coding) and facts.tail_ns:
+                return reply.stages.get("tail", 0) / (facts.tail_ns * reply.rows)
+        return 1.0
+
     def _predict(
-        self, open_: Open, index: int, facts: RouteFacts, node: Node, most: float, due_ns: int, now: int
+        self, open_: Open, index: int, facts: RouteFacts, path: Path, most: float, due_ns: int, now: int
     ) -> Candidate:
         rows = open_.request.rows
         head_ns = 0
         if facts.head is not None and index not in open_.encoded:
             wait_ns = self._scheduler.predicted_wait(now, open_.request.priority)
             head_ns = wait_ns + self._scheduler.latency.typical(facts.head, rows)
-        route, estimate = facts.route, node.estimate
+        route, estimate = facts.route, path.estimate
         up = route.bytes_up * rows
         nbytes = up + route.bytes_down * rows
         network_ns = estimate.network_ns(nbytes) + estimate.extra_ns(up, now + head_ns)
-        node_ns = node.wait_ns + facts.tail_ns * rows
+        node_ns = path.node.wait_ns + facts.tail_ns * rows
         typical_ns = now + head_ns + network_ns + node_ns
         chance, margin_ns = estimate.judge(nbytes, network_ns, due_ns - typical_ns, now)
         chance = min(chance, most)
         sure_ns = typical_ns + margin_ns
-        return Candidate(route, index, node, chance, typical_ns, sure_ns, head_ns, network_ns, node_ns, nbytes)
+        return Candidate(route, index, path, chance, typical_ns, sure_ns, head_ns, network_ns, node_ns, nbytes)
 
 
 def name(route: Route) -> str:

@@ -19,6 +19,7 @@ import msgspec
 from edge.announced import check_announcement
 from edge.answers import to_header
 from edge.door import MAX_DEADLINE_NS
+from edge.paths import of_node
 from shared.errors import InputError, SettingsError
 from shared.events import (
     Action,
@@ -112,7 +113,6 @@ class Front:
         self._levels = settings.scheduling.priority_levels
         self._max_clients = settings.limits.max_clients
         self._max_streams = settings.limits.max_streams
-        self._node_links = {f"{node.name}/{kind}" for node in settings.nodes for kind in ("data", "probe")}
         self._sessions: dict[str, _Session] = {}
         self._streams = 0
         self._look_ns = 0
@@ -145,13 +145,13 @@ class Front:
 
     def _handled(self, event: Event, now: int) -> list[Action]:
         match event:
-            case Received() if event.link not in self._node_links:
+            case Received() if not of_node(event.link):
                 return self._from_client(event.link, event.message, event.frames, now)
-            case SendFailed() if event.link not in self._node_links:
+            case SendFailed() if not of_node(event.link):
                 return self._gone(event.link, now)
-            case LinkDown() if event.link not in self._node_links:
+            case LinkDown() if not of_node(event.link):
                 return self._gone(event.link, now)
-            case LinkUp() if event.link not in self._node_links:
+            case LinkUp() if not of_node(event.link):
                 return []
             case _:
                 return self._tell(event, now)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from edge.front import model_info
 from edge.journal import EDGE, build_broker, edge_setup
-from shared.events import Action, Event, Send, SendFailed
+from edge.paths import connections
+from shared.addresses import AddressWatch
+from shared.events import Action, Dial, Event, Send, SendFailed
 from shared.journal.keeper import Keeper
 from shared.settings import EdgeSettings
 from shared.transport import Dealers
@@ -51,10 +53,11 @@ class Host:
         except BaseException:
             self._shop.close()
             raise
+        self.addresses = AddressWatch()
         try:
             for node in settings.nodes:
-                for kind in ("data", "probe"):
-                    self.nodes.connect(f"{node.name}/{kind}", node.endpoint)
+                for way in connections(node):
+                    self.nodes.connect(way.link, way.endpoint, way.source)
             setup = edge_setup(settings, self.plans, incarnation, incarnation)
             self.broker = build_broker(setup)
             self.journal = Keeper(self.broker, EDGE, setup, settings.journal, own_process=own_process)
@@ -70,6 +73,9 @@ class Host:
 
     def perform(self, action: Action) -> Event | None:
         """Carry out what concerns executors and nodes."""
+        if isinstance(action, Dial):
+            self.nodes.redial(action.link, action.endpoint, action.source)
+            return None
         if isinstance(action, Send):
             return None if self.nodes.send(action) else SendFailed(action.link, action.message)
         return self._shop.perform(action)
@@ -82,3 +88,4 @@ class Host:
     def _release(self) -> None:
         self._shop.close()
         self.nodes.close()
+        self.addresses.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from edge.balance import Candidate
+from edge.paths import Path
 from shared.plan import Plan, Rung
 from shared.request import Answer, Array, Buffer, Request, Stage
 
@@ -25,11 +26,14 @@ class Attempt:
     __slots__ = (
         "alive",
         "awaited",
+        "copy_ns",
         "exploring",
         "head",
         "job",
         "node",
         "number",
+        "path",
+        "paths",
         "route",
         "route_index",
         "sent_ns",
@@ -39,6 +43,11 @@ class Attempt:
     def __init__(self, number: int, way: Candidate, *, exploring: bool) -> None:
         self.number = number
         self.node = way.node
+        self.path = way.path
+        self.paths: list[Path] = []
+        """The paths on which copies of it were sent, `path` first."""
+        self.copy_ns = 0
+        """When a further copy is to be sent; 0 where none is."""
         self.route = way.route
         self.route_index = way.index
         self.way = way

@@ -22,7 +22,7 @@ class Register:
     def __len__(self) -> int:
         return len(self._open)
 
-    def __contains__(self, number: int) -> bool:
+    def __contains__(self, number: object) -> bool:
         return number in self._open
 
     def __iter__(self) -> Iterator[Open]:

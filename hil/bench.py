@@ -5,8 +5,9 @@ one executor (`hil.two_streams`), how soon a request is refused (`hil.refusals`)
 (`hil.journal_cost`), the exact search and a plan for 3,000 operators (`hil.search_bench`, `hil.plan_bench`), whether what a
 plan predicts is what its requests then take (`hil.predictions`); and, which
 take long and are asked for by name, what a long run leaves behind (`hil.leak`) and whether the search is right on every
-model of the zoo (`hil.search_proof`), what rungs of three trained models cost and keep (`hil.ladders`), and what changing
-the cut under load costs (`hil.switching`).
+model of the zoo (`hil.search_proof`), what rungs of three trained models cost and keep (`hil.ladders`), what changing
+the cut under load costs (`hil.switching`), and whether second copies over two connections keep a lossy link in time
+(`hil.duplicates`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hil import (
+    duplicates,
     journal_cost,
     ladders,
     plan_bench,
@@ -65,6 +67,7 @@ class Part(StrEnum):
     LEAK = "leak"
     LADDER = "ladder"
     SWITCHING = "switching"
+    DUPLICATES = "duplicates"
 
 
 def play_streams(frames: int, progress: Progress) -> TwoStreams:
@@ -166,9 +169,7 @@ def show_leaks(leaks: list[Leak], console: Console) -> bool:
 def main(
     only: Annotated[
         list[Part] | None,
-        typer.Option(
-            help="What to measure, may be given several times. Without it: all but search-proof, leak, ladder, switching."
-        ),
+        typer.Option(help="What to measure, may be given several times. Without it: the first six."),
     ] = None,
     turns: Annotated[int, typer.Option(min=1, max=1000, help="Round trips: turns of every way.")] = 12,
     requests: Annotated[int, typer.Option(min=10, max=100_000, help="Round trips: requests in a turn.")] = 300,
@@ -177,14 +178,15 @@ def main(
     seconds: Annotated[
         float, typer.Option(min=1.0, max=600.0, help="Ladder: of timing for each model. Switching: of each run.")
     ] = 30.0,
+    copies: Annotated[int, typer.Option(min=100, max=100_000, help="Duplicates: requests of each agent.")] = 900,
     outcomes: Annotated[int, typer.Option(min=100, max=1_000_000_000, help="Leak: requests of each form.")] = 1_000_000,
     report: Annotated[Path | None, typer.Option("--json", help="Write the figures here.")] = None,
 ) -> None:
     """Measure headtail on this machine: round trips beside an echo, two streams on one executor, how soon a request is
     refused, what recording costs, how long the exact search and a large plan take, whether predicted times are
     those that are then measured, and, asked for by name, whether the search is right on every model of the zoo, what a
-    million requests leave behind, what the rungs of three models cost and keep, and what changing the cut under load
-    costs. Exit status 1 over a limit."""
+    million requests leave behind, what the rungs of three models cost and keep, what changing the cut under load
+    costs, and whether second copies keep requests over a lossy link in time. Exit status 1 over a limit."""
     console = Console()
     add_weight()
     parts = only or [Part.ROUND_TRIPS, Part.STREAMS, Part.REFUSALS, Part.JOURNAL, Part.SEARCH, Part.PREDICTIONS]
@@ -231,6 +233,10 @@ def main(
             switched = switching.measure(seconds, status.update)
             tree["switching"] = msgspec.to_builtins(switched)
             good &= switching.show(switched, console)
+        if Part.DUPLICATES in parts:
+            duplicated = duplicates.measure(copies, status.update)
+            tree["duplicates"] = msgspec.to_builtins(duplicated)
+            good &= duplicates.show(duplicated, console)
     if report is not None:
         report.write_text(json.dumps(tree, indent=1) + "\n", encoding="utf-8")
     if not good:

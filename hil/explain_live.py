@@ -175,5 +175,8 @@ def _request(life: Life, choices: tuple[ChoiceTold, ...], without: str) -> Reque
 
 
 def _without(broker: Broker) -> str:
-    states = ", ".join(f"{node.name} is {node.state.value}" for node in broker.nodes.by_name.values())
+    states = ", ".join(
+        f"{path.node.name if len(path.node.paths) == 1 else path.data} is {path.state.value}"
+        for path in broker.nodes.paths()
+    )
     return f"no node could be asked: {states}" if states else "there are no nodes"

@@ -91,9 +91,9 @@ def _why(considered: Considered, way: Candidate) -> str:
         return _worthless(considered, way)
     best = max(worth_of(other, insured, considered.least) for other in considered.candidates)
     if way is found:
-        kept = considered.usual is not None and (way.index, way.node.name) == (
+        kept = considered.usual is not None and (way.index, way.path.data) == (
             considered.usual.index,
-            considered.usual.node,
+            considered.usual.link,
         )
         if len(considered.candidates) == 1:
             return "the only one"

@@ -16,17 +16,21 @@ from cloud.journal import NODE, build_session, node_setup
 from cloud.session import Session
 from edge.broker import Broker
 from edge.journal import EDGE, build_broker, edge_setup
+from edge.paths import connections
 from shared.codecs import decode_into, encode
 from shared.errors import InvariantBroken
 from shared.events import (
     Abort,
     Action,
     Arrived,
+    Dial,
+    Draining,
     Event,
     Failed,
     Finished,
     Granted,
     Hold,
+    Leave,
     LinkDown,
     LinkUp,
     Received,
@@ -113,11 +117,15 @@ class Pair:
         self.delivered: dict[int, list[tuple[int, Outcome]]] = {}
         self.held: dict[int, list[tuple[int, Answer]]] = {}
         self.granted: dict[int, list[Granted]] = {}
-        self.ways = {n.name: Way() for n in edge.nodes}
+        self.ways = {way_name(way.link): Way() for node in edge.nodes for way in connections(node)}
+        """By node, and `NODE.1` and so on for further paths to it."""
+        self._edge = edge
         self._cloud = cloud or CloudSettings()
         self._skew_ns = skew_ns
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._last: dict[tuple[str, str], int] = {}
+        self._broken: dict[str, int] = {}
+        """How often each connection was cut."""
         self._steps = 0
         self._sequence = 0
         slowdown = edge.execution.slowdown
@@ -142,16 +150,31 @@ class Pair:
         self.nodes[name] = host = Host(name, session, "cloud", latency, self._skew_ns)
         if self._journal:
             host.recorder = Recorder(session, NODE, setup, events=self._journal)
-        self.ways[name].up = True
-        for link in (f"{name}/data", f"{name}/probe"):
+        for link in self._links(name):
+            self.ways[way_name(link)].up = True
+        for link in self._links(name):
             self._feed(self.edge, LinkUp(link))
 
     def kill(self, name: str) -> None:
         """Kill a node: what it had is gone, and its connections break."""
         self.nodes[name].alive = False
-        self.ways[name].up = False
-        for link in (f"{name}/data", f"{name}/probe"):
+        for link in self._links(name):
+            self.ways[way_name(link)].up = False
+        for link in self._links(name):
             self._feed(self.edge, LinkDown(link))
+
+    def cut(self, link: str) -> None:
+        """One connection of the edge breaks, with what is under way on it, and is made again after 50 ms."""
+        self._broken[link] = self._broken.get(link, 0) + 1
+        self._feed(self.edge, LinkDown(link))
+        self._at(self.now + 50 * MS, lambda: self._feed(self.edge, LinkUp(link)))
+
+    def _links(self, name: str) -> list[str]:
+        return [way.link for node in self._edge.nodes if node.name == name for way in connections(node)]
+
+    def drain(self, name: str) -> None:
+        """Tell a node to leave; its connections break 1 ms after it has gone."""
+        self._feed(self.nodes[name], Draining())
 
     def stall(self, name: str) -> None:
         """From now on nothing passes between the edge and this node, and nothing is lost."""
@@ -177,10 +200,17 @@ class Pair:
 
     def ask(self, inputs: tuple[Array, ...], deadline_ms: float = 10.0, *, plan: str = "", **fields: object) -> int:
         """Hand a request to the edge now (`plan` by contract, the first where empty); its sequence."""
+        self._feed(self.edge, Arrived(self.request(inputs, deadline_ms, plan=plan, **fields)))
+        return self._sequence
+
+    def request(
+        self, inputs: tuple[Array, ...], deadline_ms: float = 10.0, *, plan: str = "", **fields: object
+    ) -> Request:
+        """The next request of the client, made now."""
         self._sequence += 1
         plan = plan or next(iter(self.plans))
         spec = self.plans[plan].inputs[0]
-        request = Request(
+        return Request(
             client=CLIENT,
             sequence=self._sequence,
             plan=plan,
@@ -190,8 +220,6 @@ class Pair:
             deadline_ns=self.now + int(deadline_ms * MS),
             **fields,  # type: ignore[arg-type]
         )
-        self._feed(self.edge, Arrived(request))
-        return self._sequence
 
     def run(self, until_ms: float) -> None:
         """Let this much virtual time pass."""
@@ -249,6 +277,11 @@ class Pair:
                 self.granted.setdefault(action.stream, []).append(action)
             case WakeAt():
                 self._wake(host, action.at_ns)
+            case Dial():
+                self._broken[action.link] = self._broken.get(action.link, 0) + 1
+                self._at(self.now + 2 * MS, lambda: self._feed(self.edge, LinkUp(action.link)))
+            case Leave():
+                self._at(self.now + MS + self.ways[host.name].delay_ns(0), lambda: self.kill(host.name))
 
     def _wake(self, host: Host, at_ns: int) -> None:
         host.wake_at = at_ns
@@ -305,12 +338,10 @@ class Pair:
         return RowResult(row.job, tuple(encode(a, row.encode, i) for i, a in enumerate(outputs)))
 
     def _send(self, host: Host, send: Send) -> None:
-        if host is self.edge:
-            name = send.link.rpartition("/")[0]
-            target, link = self.nodes[name], send.link
-        else:
-            name, target, link = host.name, self.edge, send.link
-        way = self.ways[name]
+        link = send.link
+        name = link.rpartition("/")[0]
+        target = self.nodes[name] if host is self.edge else self.edge
+        way = self.ways[way_name(link)]
         if not way.up:
             self._at(self.now, lambda: self._feed(host, SendFailed(send.link, send.message)))
             return
@@ -318,9 +349,11 @@ class Pair:
         decode: Callable[[list[bytes]], tuple[Message, tuple[Buffer, ...]]]
         decode = codec.decode_edge if host is self.edge else codec.decode_node
         nbytes = sum(len(f) for f in frames)
-        generation = target
+        generation, unbroken = target, self._broken.get(link, 0)
 
         def arrive() -> None:
+            if self._broken.get(link, 0) != unbroken:
+                return
             if self.nodes[name].alive and (target is self.edge or self.nodes[name] is generation):
                 message, tensors = decode(frames)
                 self._feed(target, Received(link, message, tensors))
@@ -340,6 +373,13 @@ def stamp(arrays: list[Array], program: int, shapes: list[tuple[tuple[int, ...],
     """What a virtual device gives for these inputs: every output is filled with a number that depends on all of them."""
     total = sum(float(np.asarray(a, np.float64).sum()) * (i + 1) for i, a in enumerate(arrays))
     return tuple(np.full(shape, (total + 7 * program + i) % 251, dtype) for i, (shape, dtype) in enumerate(shapes))
+
+
+def way_name(link: str) -> str:
+    """What the way is called that a connection of the edge goes over."""
+    node, _, kind = link.rpartition("/")
+    number = kind.partition(".")[2]
+    return f"{node}.{number}" if number else node
 
 
 def _lossy(name: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from cloud.session import Identity, Session
+from cloud.kept import Identity
+from cloud.session import Session
 from hil.replay_lives import Life, Runs, came, ms, nbytes
 from shared.events import Abort, Action, Event, Failed, Finished, Received, Run, Send, SendFailed
 from shared.journal.replay import Replayed
@@ -20,7 +21,7 @@ class NodeLives:
         self._session = session
         self._runs = Runs()
         self._open: dict[Identity, Life] = {}
-        self._names = {link: peer.name for peer in session.peers.all() for link in (peer.data, peer.probe) if link}
+        self._names = {link: peer.name for peer in session.peers.all() for link in peer.links.values()}
 
     def see(self, step: Replayed) -> None:
         """Take the next step."""

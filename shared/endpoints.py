@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 
 from shared.errors import UserError
@@ -9,6 +10,7 @@ from shared.errors import UserError
 MAX_PATH = 107
 """Bytes of an ipc path: what fits into the system's address of a local socket."""
 
+_INTERFACE = re.compile(r"[^\s/:\0]{1,15}")
 _TCP = re.compile(r"tcp://(?P<host>\*|\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5}|\*)")
 
 
@@ -44,3 +46,30 @@ def check_endpoint(endpoint: str, *, binds: bool) -> None:
     fault = endpoint_fault(endpoint, binds=binds)
     if fault is not None:
         raise UserError(f"endpoint {endpoint!r}: expected {fault}")
+
+
+def source_fault(source: str, endpoint: str) -> str | None:
+    """What is expected of the local address or interface that a connection to `endpoint` leaves from, where `source` does
+    not meet it."""
+    if not source:
+        return None
+    if not endpoint.startswith("tcp://"):
+        return "none where the endpoint is not tcp://host:port"
+    if is_address(source) or _INTERFACE.fullmatch(source):
+        return None
+    return "an address of this host or the name of an interface"
+
+
+def is_address(source: str) -> bool:
+    """Whether a source is an address; else it names an interface."""
+    try:
+        ipaddress.ip_address(source)
+    except ValueError:
+        return False
+    return True
+
+
+def with_source(endpoint: str, source: str) -> str:
+    """A tcp endpoint to be connected to from a local address, as ZeroMQ writes it."""
+    host = f"[{source}]" if ":" in source else source
+    return endpoint.replace("tcp://", f"tcp://{host}:0;", 1)

@@ -94,9 +94,11 @@ class Received(msgspec.Struct, frozen=True, gc=False):
 
 
 class LinkUp(msgspec.Struct, frozen=True, gc=False):
-    """A connection was made at the transport's level. (edge)"""
+    """A connection was made at the transport's level. `local` is the address of this host that it leaves from, where that is
+    known. (edge)"""
 
     link: str
+    local: str = ""
 
 
 class LinkDown(msgspec.Struct, frozen=True, gc=False):
@@ -143,6 +145,25 @@ class ClockJumped(msgspec.Struct, frozen=True, gc=False):
     jump_ns: int
 
 
+class Address(msgspec.Struct, frozen=True, gc=False):
+    """An address of this host, and the interface that has it."""
+
+    interface: str
+    address: str
+
+
+class AddressesChanged(msgspec.Struct, frozen=True, gc=False):
+    """Addresses came to this host, or left it. `missed`: there was more than is told here. (edge)"""
+
+    came: tuple[Address, ...]
+    left: tuple[Address, ...]
+    missed: bool = False
+
+
+class Draining(msgspec.Struct, frozen=True, gc=False):
+    """The node is to leave: it lets nothing more in, answers what is there, and asks to `Leave`. (node)"""
+
+
 Event = (
     Arrived
     | Withdrawn
@@ -157,6 +178,8 @@ Event = (
     | Failed
     | Tick
     | ClockJumped
+    | Draining
+    | AddressesChanged
 )
 
 # --- actions -----------------------------------------------------------------------------------------------------------
@@ -227,4 +250,17 @@ class WakeAt(msgspec.Struct, frozen=True, gc=False):
     at_ns: int
 
 
-Action = Run | Abort | Send | Hold | Resolve | Granted | WakeAt
+class Dial(msgspec.Struct, frozen=True, gc=False):
+    """Make a connection and keep it, anew where there is one of this name: from then on `LinkUp` and `LinkDown` tell how it
+    fares. `source` is the local address or interface that it leaves from. (edge)"""
+
+    link: str
+    endpoint: str
+    source: str
+
+
+class Leave(msgspec.Struct, frozen=True, gc=False):
+    """Nothing is left to do: the process may end. (node)"""
+
+
+Action = Dial | Leave | Run | Abort | Send | Hold | Resolve | Granted | WakeAt

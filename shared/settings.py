@@ -91,7 +91,7 @@ class Link(Group, frozen=True):
     is taken only where its answer is in time at least so likely. `budget_mb_per_hour`: what requests of one stream and their
     answers may weigh in an hour, 0 is without a limit; what would be more is answered by the device. `warm_kb_per_s`: padding
     that keeps a connection warm for ten seconds after a request, 0 is none; none is sent where there is a budget.
-    `max_outstanding`: requests in flight to one node. `send_buffer_kb`: the socket's.
+    `max_outstanding`: requests in flight on one connection. `send_buffer_kb`: the socket's.
     """
 
     rate_mbit: Annotated[float, Meta(ge=0.001, le=1e6)] = 200.0
@@ -106,6 +106,34 @@ class Link(Group, frozen=True):
     warm_kb_per_s: Annotated[float, Meta(ge=0.0, le=1e6)] = 64.0
     max_outstanding: Annotated[int, Meta(ge=1, le=4096)] = 2
     send_buffer_kb: Megabytes = 256
+
+
+class Duplicates(Group, frozen=True):
+    """Second copies of what is sent to a node that has several connections or paths, answered once. `below`: a copy goes out
+    where the chance that one is answered in time is lower; 0 is never. `at_once_kb`: what is no larger goes out twice at
+    once, what is larger again when its answer is overdue. `extra_bytes`: the bytes of copies are at most this share of all
+    other requests' and answers'."""
+
+    below: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.99
+    at_once_kb: Annotated[int, Meta(ge=0, le=1 << 20)] = 32
+    extra_bytes: Annotated[float, Meta(ge=0.0, le=3.0)] = 1.0
+
+
+class Outliers(Group, frozen=True):
+    """Nodes that do much worse than their peers are left alone for a while, at most half of them at once. `failures`: so many
+    requests in a row that came to nothing; 0 is never. `slower`: runs that take so many times as long, against the plan, as
+    those of the peers' middle; 0 is never. `pause_ms`: the first pause and the longest; each is twice the one before."""
+
+    failures: Annotated[int, Meta(ge=0, le=1000)] = 5
+    slower: Annotated[float, Meta(ge=0.0, le=1000.0)] = 3.0
+    pause_ms: tuple[Pace, Pace] = (1_000.0, 60_000.0)
+
+
+class Fleet(Group, frozen=True):
+    """How an edge uses the nodes that it knows. `subset`: for each plan so many of those that can be used, by a hash of the
+    names, and of these the one that is predicted to be soonest; 0 is all."""
+
+    subset: Annotated[int, Meta(ge=0, le=256)] = 0
 
 
 class EdgeLimits(Group, frozen=True):
@@ -158,11 +186,24 @@ class Journal(Group, frozen=True):
     keep_files: Few = 8
 
 
+class PathAddress(Group, frozen=True):
+    """A further way to a node: another of its addresses (empty: the same one), left from another local address or interface
+    (empty: as the system routes)."""
+
+    endpoint: str = ""
+    source: str = ""
+
+
 class NodeAddress(Group, frozen=True):
-    """A cloud node that an edge may use."""
+    """A cloud node that an edge may use. `source` is the local address or the interface that its connections leave from;
+    empty is as the system routes. `paths`: further ways to the same node, over another link for instance. `connections`: on
+    each way so many, beside each other; each carries requests, or second copies of them."""
 
     name: Name
     endpoint: Text
+    source: str = ""
+    connections: Annotated[int, Meta(ge=1, le=4)] = 1
+    paths: Annotated[tuple[PathAddress, ...], Meta(max_length=7)] = ()
 
 
 class AgentGroup(Group, frozen=True):
@@ -179,13 +220,15 @@ class AgentGroup(Group, frozen=True):
 
 class NodeGroup(Group, frozen=True):
     """The node itself. `credits` is how many requests it lends out in all. `allow_profile`: whoever may connect may have its
-    device measured while it is idle (`shared.measuring`). Not by default: a node is one for many, none of whom owns it."""
+    device measured while it is idle (`shared.measuring`). Not by default: a node is one for many, none of whom owns it.
+    `drain_ms`: a node that is told to leave lets nothing more in and answers what is there, for so long at most."""
 
     name: Name = "cloud"
     endpoint: Text = "tcp://127.0.0.1:7711"
     models: Models = ()
     credits: Count = 64
     allow_profile: bool = False
+    drain_ms: Span = 2_000.0
 
 
 class EdgeSettings(Group, frozen=True):
@@ -203,6 +246,9 @@ class EdgeSettings(Group, frozen=True):
     scheduling: Scheduling = Scheduling(max_queued=256)
     insurance: Insurance = Insurance()
     link: Link = Link()
+    duplicates: Duplicates = Duplicates()
+    outliers: Outliers = Outliers()
+    fleet: Fleet = Fleet()
     limits: EdgeLimits = EdgeLimits()
     process: Process = Process()
     journal: Journal = Journal()

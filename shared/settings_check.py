@@ -15,7 +15,7 @@ from typing import TypeVar, cast
 import msgspec
 from msgspec import inspect
 
-from shared.endpoints import endpoint_fault
+from shared.endpoints import endpoint_fault, source_fault
 from shared.errors import SettingsError, shown
 from shared.settings import CloudSettings, EdgeSettings
 
@@ -145,6 +145,13 @@ def _check_rules(settings: msgspec.Struct) -> None:
         _require_distinct("agent.models", settings.agent.models)
         for index, node in enumerate(settings.nodes):
             _require_endpoint(f"nodes[{index}].endpoint", node.endpoint, binds=False)
+            _require_source(f"nodes[{index}].source", node.source, node.endpoint)
+            for at, way in enumerate(node.paths):
+                if way.endpoint:
+                    _require_endpoint(f"nodes[{index}].paths[{at}].endpoint", way.endpoint, binds=False)
+                _require_source(f"nodes[{index}].paths[{at}].source", way.source, way.endpoint or node.endpoint)
+            ways = [f"{way.endpoint or node.endpoint} from {way.source or 'anywhere'}" for way in node.paths]
+            _require_distinct(f"nodes[{index}].paths", [f"{node.endpoint} from {node.source or 'anywhere'}", *ways])
         _require_distinct("nodes.name", [node.name for node in settings.nodes])
         _require_distinct("nodes.endpoint", [node.endpoint for node in settings.nodes])
         if settings.agent.standby and settings.nodes:
@@ -152,6 +159,9 @@ def _check_rules(settings: msgspec.Struct) -> None:
         low, high = settings.link.return_pause_ms
         if low > high:
             raise SettingsError(f"link.return_pause_ms: is [{low}, {high}]; expected the lower end first")
+        low, high = settings.outliers.pause_ms
+        if low > high:
+            raise SettingsError(f"outliers.pause_ms: is [{low}, {high}]; expected the shorter pause first")
         least, most = settings.insurance.hold_ms, settings.insurance.hold_max_ms
         if most < least:
             raise SettingsError(f"insurance.hold_max_ms: is {most}; expected at least hold_ms, {least}")
@@ -177,6 +187,12 @@ def _require_endpoint(path: str, endpoint: str, *, binds: bool) -> None:
     expected = endpoint_fault(endpoint, binds=binds)
     if expected is not None:
         raise SettingsError(f"{path}: is {endpoint!r}; expected {expected}")
+
+
+def _require_source(path: str, source: str, endpoint: str) -> None:
+    expected = source_fault(source, endpoint)
+    if expected is not None:
+        raise SettingsError(f"{path}: is {source!r}; expected {expected}")
 
 
 def _require_distinct(path: str, values: Iterable[str] | Iterable[int]) -> None:

@@ -3,9 +3,12 @@ SIGUSR1 that its journal be saved. Once it has ended, none of them changes its s
 
 from __future__ import annotations
 
+import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FrameType
+
+from shared.events import Event
 
 
 def stop_on_signals(stop: Callable[[], None]) -> None:
@@ -17,6 +20,46 @@ def stop_on_signals(stop: Callable[[], None]) -> None:
 
     signal.signal(signal.SIGTERM, handler)
     signal.signal(signal.SIGINT, handler)
+
+
+class Wish:
+    """A source of one event, which a signal handler may ask for: the first `ask` has the loop take it. Asking again has the
+    loop end by `stop`, which must be safe inside a signal handler."""
+
+    def __init__(self, event: Event, stop: Callable[[], None]) -> None:
+        self._event = event
+        self._stop = stop
+        self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._asked = False
+        self._given = False
+
+    def ask(self) -> None:
+        """Have the event taken. Safe inside a signal handler."""
+        if self._asked:
+            self._stop()
+            return
+        self._asked = True
+        os.eventfd_write(self._fd, 1)
+
+    def fileno(self) -> int:
+        """Readable when the event was asked for and not taken."""
+        return self._fd
+
+    def drain(self) -> Iterable[Event]:
+        """The event, once."""
+        if not self._asked or self._given:
+            return ()
+        self._given = True
+        os.eventfd_read(self._fd)
+        return (self._event,)
+
+    def pending(self) -> bool:
+        """Whether it is still to be taken."""
+        return self._asked and not self._given
+
+    def close(self) -> None:
+        """Release the descriptor."""
+        os.close(self._fd)
 
 
 def save_on_signal(save: Callable[[], None]) -> None:

@@ -15,14 +15,17 @@ refuses (a frame over the limit, bytes that are not its protocol) ends that one 
 from __future__ import annotations
 
 import errno
+import os
 import select
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from socket import socket as os_socket
+from typing import cast
 
 import zmq
 
-from shared.endpoints import check_endpoint
+from shared.endpoints import check_endpoint, is_address, source_fault, with_source
 from shared.errors import InvariantBroken, PeerError, UserError
 from shared.events import Event, LinkDown, LinkUp, Received, Send
 from shared.path_lock import PathLock
@@ -62,6 +65,7 @@ _EVENTS = int(zmq.EVENTS)
 _READABLE = int(zmq.POLLIN)
 _MORE = int(zmq.SNDMORE) | int(zmq.NOBLOCK)
 _LAST = int(zmq.NOBLOCK)
+_MADE = int(zmq.EVENT_CONNECTED)
 _UP = int(zmq.EVENT_HANDSHAKE_SUCCEEDED)
 _DOWN = int(zmq.EVENT_DISCONNECTED)
 _MONITOR = struct.Struct("=hi")
@@ -77,13 +81,14 @@ _BIND_ERRORS = {
 class _Peered:
     """One socket and, on the connecting side, its monitor."""
 
-    __slots__ = ("link", "monitor", "socket", "up")
+    __slots__ = ("link", "local", "monitor", "socket", "up")
 
     def __init__(self, link: str, socket: zmq.Socket[bytes], monitor: zmq.Socket[bytes] | None = None) -> None:
         self.link = link
         self.socket = socket
         self.monitor = monitor
         self.up = False
+        self.local = ""
 
 
 class _Sockets:
@@ -97,6 +102,7 @@ class _Sockets:
         self._by_fd: dict[int, _Peered] = {}
         self._monitored: dict[int, _Peered] = {}
         self._unsure: set[_Peered] = set()
+        self._linger_ms = 0
         self.counters: dict[str, int] = {}
         """Messages that were dropped, by the reason of `PeerError`."""
         self.threads: frozenset[int] = frozenset()
@@ -133,8 +139,12 @@ class _Sockets:
             self._receive(peered, events)
         return events
 
+    def linger(self, ms: int) -> None:
+        """Have `close` wait so long for what has not left yet."""
+        self._linger_ms = ms
+
     def close(self) -> None:
-        """Close all sockets without lingering. What has not left by then is lost."""
+        """Close all sockets. What has not left by then is lost, unless it is to linger."""
         for peered in tuple(self._by_fd.values()):
             self._remove(peered)
         self._epoll.close()
@@ -163,7 +173,7 @@ class _Sockets:
             del self._monitored[fd]
             peered.socket.disable_monitor()
             peered.monitor.close(0)
-        peered.socket.close(0)
+        peered.socket.close(self._linger_ms)
 
     def _receive(self, peered: _Peered, events: list[Event]) -> None:
         socket = peered.socket
@@ -262,7 +272,7 @@ class Router(_Sockets):
         return self._hand_over(self._peered, [send.link.encode("latin-1"), *encode(send.message, send.frames)])
 
     def close(self) -> None:
-        """Close without lingering and give the path up."""
+        """Close and give the path up."""
         super().close()
         if self._lock is not None:
             self._lock.release()
@@ -302,10 +312,14 @@ class Dealers(_Sockets):
         """Names of the links, connected or not."""
         return tuple(self._by_link)
 
-    def connect(self, link: str, endpoint: str) -> None:
-        """Open a link and keep it connected: `LinkUp` and `LinkDown` tell how it fares. Raises `UserError` where the endpoint
-        is malformed, or the names are too long for a routing id."""
+    def connect(self, link: str, endpoint: str, source: str = "") -> None:
+        """Open a link and keep it connected: `LinkUp` and `LinkDown` tell how it fares. `source` is the local address or the
+        interface that it leaves from; empty is as the system routes. Raises `UserError` where the endpoint is malformed,
+        there can be no such source, or the names are too long for a routing id."""
         check_endpoint(endpoint, binds=False)
+        expected = source_fault(source, endpoint)
+        if expected is not None:
+            raise UserError(f"source {source!r}: expected {expected}")
         if link in self._by_link:
             raise InvariantBroken(f"the link {link} is open already")
         identity = f"{self._identity}{link}".encode()
@@ -325,7 +339,11 @@ class Dealers(_Sockets):
         if not local:
             socket.setsockopt(zmq.CONNECT_TIMEOUT, CONNECT_MS)
             socket.setsockopt(zmq.SNDBUF, self._send_buffer_bytes)
-        monitor: zmq.Socket[bytes] = socket.get_monitor_socket(_UP | _DOWN)
+        if source and is_address(source):
+            endpoint = with_source(endpoint, source)
+        elif source:
+            socket.setsockopt_string(zmq.BINDTODEVICE, source)
+        monitor: zmq.Socket[bytes] = socket.get_monitor_socket(_MADE | _UP | _DOWN)
         peered = self._by_link[link] = _Peered(link, socket, monitor)
         self._add(peered)
         try:
@@ -333,6 +351,13 @@ class Dealers(_Sockets):
         except zmq.ZMQError as error:
             self.disconnect(link)
             raise UserError(f"{endpoint} cannot be connected to: {error.strerror}") from error
+
+    def redial(self, link: str, endpoint: str, source: str = "") -> None:
+        """Open a link as `connect` does, in place of the one of this name where there is one; no `LinkDown` is given for
+        that."""
+        if link in self._by_link:
+            self.disconnect(link)
+        self.connect(link, endpoint, source)
 
     def disconnect(self, link: str) -> None:
         """Close a link without lingering; no `LinkDown` is given."""
@@ -353,15 +378,27 @@ def _watch(peered: _Peered, events: list[Event]) -> None:
     """Turn what the socket's monitor reports into events: connected means that the greetings were exchanged."""
     monitor = peered.monitor
     while monitor is not None and _readable(monitor):
-        what: int = _MONITOR.unpack(monitor.recv_multipart(_LAST)[0][: _MONITOR.size])[0]
-        if what == _UP:
+        what, value = _MONITOR.unpack(monitor.recv_multipart(_LAST)[0][: _MONITOR.size])
+        if what == _MADE:
+            peered.local = _own_address(value)
+        elif what == _UP:
             if peered.up:
                 events.append(LinkDown(peered.link))
             peered.up = True
-            events.append(LinkUp(peered.link))
+            events.append(LinkUp(peered.link, peered.local))
         elif what == _DOWN and peered.up:
             peered.up = False
             events.append(LinkDown(peered.link))
+
+
+def _own_address(fd: int) -> str:
+    """The own address of a connection of ZeroMQ's, by its descriptor; empty where it has none, or is gone already."""
+    try:
+        with os_socket(fileno=os.dup(fd)) as connection:
+            name: object = connection.getsockname()
+    except OSError:
+        return ""
+    return str(cast("tuple[object, ...]", name)[0]) if isinstance(name, tuple) else ""
 
 
 def _fd(socket: zmq.Socket[bytes]) -> int:

@@ -15,7 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from edge.nodes import Node, Sent
+from edge.nodes import Node
+from edge.paths import Path as Way
+from edge.paths import Sent
 from hil.links.generator import generate
 from hil.links.model_file import read_model
 from hil.links.trace import Direction, Trace
@@ -96,7 +98,7 @@ def play(
     rng = random.Random(seed)
     up, down = OneWay(trace, trace.up, rng), OneWay(trace, trace.down, rng)
     probe_up, probe_down = OneWay(trace, trace.up, rng), OneWay(trace, trace.down, rng)
-    node = Node("a", settings or Link())
+    path = Node("a", settings or Link()).paths[0]
     events: list[tuple[int, int, str, object]] = []
     order = 0
     found: list[Told] = []
@@ -118,35 +120,35 @@ def play(
             put(probe_down.carry(60, probe_up.carry(60, now)), "probed", now)
         elif kind == "probed":
             assert isinstance(what, int)
-            node.estimate.probed(now - what)
+            path.estimate.probed(now - what)
         elif kind == "ask":
-            told, sent, takes_ns = _ask(node, sizes, deadline_ms, now, up, down, rng)
+            told, sent, takes_ns = _ask(path, sizes, deadline_ms, now, up, down, rng)
             found.append(told)
             key = (len(found), 1)
-            node.out[key] = sent
+            path.out[key] = sent
             put(now + told.took_ns, "answer", (key, takes_ns, told.took_ns <= deadline_ms * MS))
         else:
             key, takes_ns, in_time = what  # type: ignore[misc]
-            sent = node.out.pop(key)
+            sent = path.out.pop(key)
             if in_time:
-                node.answered(sent, takes_ns, now)
+                path.answered(sent, takes_ns, now)
             else:
-                node.refused(sent, now)
+                path.refused(sent, now)
     return found
 
 
 def _ask(
-    node: Node, sizes: tuple[Size, ...], deadline_ms: float, now: int, up: OneWay, down: OneWay, rng: random.Random
+    path: Way, sizes: tuple[Size, ...], deadline_ms: float, now: int, up: OneWay, down: OneWay, rng: random.Random
 ) -> tuple[Told, Sent, int]:
     index = rng.randrange(len(sizes))
-    size, estimate = sizes[index], node.estimate
+    size, estimate = sizes[index], path.estimate
     nbytes = size.up + size.down
     extra_ns = estimate.extra_ns(size.up, now)
     network_ns = estimate.network_ns(nbytes) + extra_ns
     typical = now + network_ns + size.node_ns
     sure = typical + estimate.margin_ns(nbytes, network_ns, now)
     due = now + int(deadline_ms * MS)
-    chance = min(node.still(due, now), estimate.chance(nbytes, network_ns, due - typical, now))
+    chance = min(path.still(due, now), estimate.chance(nbytes, network_ns, due - typical, now))
     startup, upto = estimate.sent(size.up, now)
     takes_ns = int(size.node_ns * rng.uniform(0.95, 1.1))
     back = down.carry(size.down, up.carry(size.up, now) + takes_ns)

@@ -5,21 +5,22 @@ from __future__ import annotations
 import msgspec
 
 from edge.balance import NOT_INSURED, Candidate, Insured, Usual, choose, explore
-from edge.nodes import MS, Node, Sent
+from edge.nodes import MS, Node
+from edge.paths import Path, Sent
 from shared.placement import LeastPredictedFinish
 from shared.plan import Route
 from shared.settings import Link
 
-A, B = Node("a", Link()), Node("b", Link())
+A, B = Node("a", Link()).paths[0], Node("b", Link()).paths[0]
 RAW = Route(0, "raw", 1.0, 1000, 100)
 JPEG = Route(0, "jpeg90", 0.97, 100, 100)
 
 
-def way(route: Route, node: Node, typical_ms: float, chance: float = 0.99) -> Candidate:
+def way(route: Route, path: Path, typical_ms: float, chance: float = 0.99) -> Candidate:
     return Candidate(
         route=route,
         index=(RAW, JPEG).index(route),
-        node=node,
+        path=path,
         chance=chance,
         typical_ns=int(typical_ms * MS),
         sure_ns=int(typical_ms * MS),
@@ -69,7 +70,7 @@ def test_of_ways_that_agree_the_same_the_one_of_fewer_bytes_wins() -> None:
 
 
 def test_the_way_that_was_taken_last_is_kept_where_it_is_about_as_good() -> None:
-    usual = Usual(0, "a")
+    usual = Usual(0, A.data)
     ways = [way(RAW, A, 8, chance=0.97), way(RAW, B, 7.5)]
     assert take(ways, insured(0.9)) is ways[1]
     assert take(ways, insured(0.9), usual) is ways[0]
@@ -88,8 +89,8 @@ def test_near_equal_ways_are_not_changed_back_and_forth() -> None:
             wobble = 0.2 * (-1) ** step
             found = take([way(RAW, A, 8 + wobble), way(RAW, B, 8 - wobble)], insured(0.9), usual if habit else None)
             assert found is not None
-            changes[habit] += usual is not None and usual.node != found.node.name
-            usual = Usual(found.index, found.node.name)
+            changes[habit] += usual is not None and usual.link != found.path.data
+            usual = Usual(found.index, found.path.data)
     assert changes == {True: 0, False: 199}
 
 
@@ -106,8 +107,8 @@ def test_without_a_promise_any_way_is_worth_it() -> None:
 
 
 def test_exploring_is_for_the_insured_and_comes_with_growing_pauses() -> None:
-    node = Node("x", Link())
-    late = [way(RAW, node, 20)]
+    path = Node("x", Link()).paths[0]
+    late = [way(RAW, path, 20)]
     assert explore(late, insured(0.9, promised=False), 0, 250 * MS) is None
     assert explore(late, insured(1.0), 0, 250 * MS) is None, "nothing would be bettered"
     tried = [at for at in range(0, 5000, 50) if explore(late, insured(0.9), at * MS, 250 * MS) is not None]
@@ -115,10 +116,10 @@ def test_exploring_is_for_the_insured_and_comes_with_growing_pauses() -> None:
 
 
 def test_an_answer_on_time_makes_the_next_exploration_possible_at_once() -> None:
-    node = Node("x", Link())
-    late = [way(RAW, node, 20)]
+    path = Node("x", Link()).paths[0]
+    late = [way(RAW, path, 20)]
     for at in (0, 250, 750):
         assert explore(late, insured(0.9), at * MS, 250 * MS) is not None
-    node.answered(Sent(760 * MS, 770 * MS, 775 * MS, 1100, True), 1 * MS, 770 * MS)
+    path.answered(Sent(760 * MS, 770 * MS, 775 * MS, 1100, True), 1 * MS, 770 * MS)
     assert explore(late, insured(0.9), 770 * MS, 250 * MS) is not None
     assert explore(late, insured(0.9), 1020 * MS, 250 * MS) is not None

@@ -51,10 +51,13 @@ def test_every_key_has_a_comment_that_states_its_default(name: str) -> None:
 
 def test_the_example_of_a_node_shows_every_key_and_is_valid(tmp_path: Path) -> None:
     text = (CONFIGS / "edge.toml").read_text()
-    example = "\n".join(re.findall(r"^# (\[\[nodes\]\].*|name =.*|endpoint =.*)$", text, re.MULTILINE)[:3])
+    example = "\n".join(
+        re.findall(r"^# (\[\[nodes\]\].*|(?:name|endpoint|source|connections|paths) =.*)$", text, re.MULTILINE)
+    )
     filled = text.replace("nodes = []", "") + example + "\n"
     path = tmp_path / "edge.toml"
     path.write_text(filled)
     (node,) = load_edge(path).nodes
-    assert {field.name for field in msgspec.structs.fields(NodeAddress)} == {"name", "endpoint"}
+    written = set(re.findall(r"^(\w+) =", example, re.MULTILINE))
+    assert {field.name for field in msgspec.structs.fields(NodeAddress)} == written
     assert node.name

@@ -23,7 +23,7 @@ PROTOCOL = (DOCS / "protocol.md").read_text(encoding="utf-8")
 def test_the_design_lists_every_event_and_action_with_fields_that_it_has() -> None:
     section = (DOCS / "design.md").read_text(encoding="utf-8").split("## Events and actions")[1].split("\n## ")[0]
     cells = "".join(line.split("|")[1] for line in section.splitlines() if line.startswith("| `"))
-    told = {name: words.split(", ") for name, words in re.findall(r"`([A-Z]\w+)\(([^)]*)\)`", cells)}
+    told = {name: words.split(", ") if words else [] for name, words in re.findall(r"`([A-Z]\w+)\(([^)]*)\)`", cells)}
     assert set(told) == set(VOCABULARY)
     for name, fields in told.items():
         known = VOCABULARY[name].__struct_fields__

@@ -8,7 +8,8 @@ import pytest
 
 from edge.link import ENOUGH, STALE_NS, LinkEstimate
 from edge.link_startup import FIRST_BYTES, RTO_NS, Startup
-from edge.nodes import MS, Node, Sent
+from edge.nodes import MS, Node
+from edge.paths import Path, Sent
 from shared.settings import Link
 
 RTT = 4 * MS
@@ -158,29 +159,29 @@ def test_a_promise_of_95_in_100_that_is_broken_too_often_is_made_wider() -> None
 # --- trust -------------------------------------------------------------------------------------------------------------
 
 
-def asked(node: Node, now: int) -> Sent:
-    network = node.estimate.network_ns(10_000)
-    margin = node.estimate.margin_ns(10_000, network, now)
+def asked(path: Path, now: int) -> Sent:
+    network = path.estimate.network_ns(10_000)
+    margin = path.estimate.margin_ns(10_000, network, now)
     return Sent(now, now + network, now + 30 * MS, 10_000, False, network, 0, 0, now + network + margin, 0)
 
 
 def test_within_one_frame_of_a_stall_its_connection_is_hardly_hoped_for_any_more() -> None:
-    node = Node("a", Link())
-    node.estimate = known()
-    node.out[1, 1] = asked(node, 0)
-    assert node.still(20 * MS, 1 * MS) == 1.0
-    chances = [node.still(at * MS + 20 * MS, at * MS) for at in (33, 66, 100, 300)]
+    path = Node("a", Link()).paths[0]
+    path.estimate = known()
+    path.out[1, 1] = asked(path, 0)
+    assert path.still(20 * MS, 1 * MS) == 1.0
+    chances = [path.still(at * MS + 20 * MS, at * MS) for at in (33, 66, 100, 300)]
     assert chances[0] < 0.5
     assert chances[-1] < 0.1
     assert chances == sorted(chances, reverse=True)
 
 
 def test_an_answer_that_came_later_than_another_was_sent_holds_up_nothing() -> None:
-    node = Node("a", Link())
-    node.estimate = known()
-    node.out[1, 1] = asked(node, 0)
-    node.answered(asked(node, 10 * MS), 0, 15 * MS)
-    assert node.still(63 * MS, 33 * MS) == 1.0
+    path = Node("a", Link()).paths[0]
+    path.estimate = known()
+    path.out[1, 1] = asked(path, 0)
+    path.answered(asked(path, 10 * MS), 0, 15 * MS)
+    assert path.still(63 * MS, 33 * MS) == 1.0
 
 
 def test_after_a_stall_trust_comes_back_slowly() -> None:

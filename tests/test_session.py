@@ -23,6 +23,7 @@ from shared.events import (
 )
 from shared.settings import Batching, CloudLimits, CloudSettings, NodeGroup, Scheduling
 from shared.wire.messages import (
+    MAX_PATHS,
     PROTOCOL,
     Bye,
     Cancel,
@@ -101,13 +102,13 @@ def finish(s: Session, run: Run, now: int, took: int = 2 * MS) -> list[Action]:
 
 def test_a_greeting_is_answered_with_the_contracts_that_are_served() -> None:
     (send,) = give(session(), hello())
-    assert send == Send(LINK, Welcome(PROTOCOL, "node", 7, (CONTRACT,), 64))
+    assert send == Send(LINK, Welcome(PROTOCOL, "node", 7, (CONTRACT,), 64, MAX_PATHS))
 
 
 def test_a_contract_that_is_asked_for_many_times_is_granted_once() -> None:
     s = session()
     asked = Hello(PROTOCOL, "edge", 1, "data", (CONTRACT, "other") * 30)
-    assert give(s, asked) == [Send(LINK, Welcome(PROTOCOL, "node", 7, (CONTRACT,), 64))]
+    assert give(s, asked) == [Send(LINK, Welcome(PROTOCOL, "node", 7, (CONTRACT,), 64, MAX_PATHS))]
 
 
 def test_more_models_than_a_greeting_can_name_are_refused_at_start() -> None:

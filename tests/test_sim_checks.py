@@ -253,7 +253,7 @@ def test_9_an_answer_of_the_cloud_without_an_attempt_is_found() -> None:
     bench = Bench()
     bench.welcome()
     asked = sent(bench.arrive(due_ms=20), Infer)
-    bench.edge_book.nodes["node"].out.clear()
+    bench.edge_book.nodes["node"].paths[0].out.clear()
     with breaks(9, "no attempt was answered just now"):
         bench.edge_step(bench.reply(asked))
 
@@ -262,7 +262,7 @@ def test_9_a_reply_that_answers_something_else_and_is_taken_is_found() -> None:
     bench = Bench()
     bench.welcome()
     asked = sent(bench.arrive(due_ms=20), Infer)
-    (attempt,) = bench.edge_book.nodes["node"].out.values()
+    (attempt,) = bench.edge_book.nodes["node"].paths[0].out.values()
     attempt.infer = msgspec.structs.replace(attempt.infer, cut=1)
     with breaks(9, "takes a reply that answers"):
         bench.edge_step(bench.reply(asked))
@@ -272,7 +272,7 @@ def test_9_the_reply_to_another_request_is_found() -> None:
     bench = Bench()
     bench.welcome()
     asked = sent(bench.arrive(due_ms=20), Infer)
-    (attempt,) = bench.edge_book.nodes["node"].out.values()
+    (attempt,) = bench.edge_book.nodes["node"].paths[0].out.values()
     attempt.key = ("another", 1)
     with breaks(9, "the answer to an attempt for"):
         bench.edge_step(bench.reply(asked))

@@ -111,7 +111,7 @@ def test_16_a_promise_that_rests_on_a_suspect_executor_is_found(monkeypatch: pyt
 def test_16_a_request_to_a_node_that_was_not_greeted_is_found() -> None:
     bench = Bench()
     bench.welcome()
-    bench.edge_book.nodes["node"].welcomed = False
+    bench.edge_book.nodes["node"].paths[0].welcomed = False
     with breaks(16, "and is not greeted"):
         bench.arrive(due_ms=20)
 
@@ -127,7 +127,7 @@ def test_16_a_request_to_a_node_that_does_not_serve_it_is_found() -> None:
 def test_16_a_request_to_a_node_whose_connection_is_lost_is_found() -> None:
     bench = Bench()
     bench.welcome()
-    bench.edge_book.nodes["node"].linked = False
+    bench.edge_book.nodes["node"].paths[0].linked = False
     with breaks(16, "and is not connected"):
         bench.arrive(due_ms=20)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from checks_bench import (
+    CONTRACT,
     EDGE_LINK,
     MS,
     PROBE_LINK,
@@ -23,6 +24,7 @@ from checks_bench import (
     with_message,
     without,
 )
+from plans import make_input
 from test_sim_checks import breaks
 
 import shared.scheduler
@@ -32,7 +34,7 @@ from shared.memory import PoolKey
 from shared.plan import SegmentRange
 from shared.queue import Job
 from shared.settings import CloudSettings, Execution, NodeGroup
-from shared.wire.messages import Load, Probe, ProbeReply, Refusal, Reply
+from shared.wire.messages import PROTOCOL, Hello, Load, Probe, ProbeReply, Refusal, Reply
 
 TWO_EXECUTORS = CloudSettings(execution=Execution(executors=2))
 
@@ -198,7 +200,7 @@ def test_11_more_attempts_than_credits_are_found() -> None:
     bench = Bench()
     bench.welcome(credits_=8)
     bench.edge_book.nodes["node"].credits = 0
-    with breaks(11, "1 attempts are out at node; 0 may be, of 0 lent"):
+    with breaks(11, "1 attempts are out at node, 1 of them on one path; 2 may be on each, of 0 lent"):
         bench.arrive(due_ms=20)
 
 
@@ -269,6 +271,27 @@ def test_12_a_request_that_comes_to_nothing_is_found() -> None:
     bench.greet()
     with breaks(12, "was neither let in nor refused"):
         bench.infer(1, without(Send), budget_ms=0.1)
+
+
+def test_12_a_request_that_is_let_in_by_a_node_that_is_to_leave_is_found() -> None:
+    bench = Bench()
+    bench.greet()
+    bench.node_book.draining = True
+    with breaks(12, "is let in, and this node was told to leave"):
+        bench.infer(1)
+
+
+def test_12_an_ending_that_is_not_said_on_every_connection_is_found() -> None:
+    bench, run = busy_node(0)
+    hello = Hello(PROTOCOL, "edge", 1, "data", (CONTRACT,), 1)
+    bench.node_step(Received("edge:1:node/data.1", hello))
+    asked = bench.node_book.open["edge", 1, 1, 1]
+    bench.node_step(Received("edge:1:node/data.1", asked.message, (make_input(1)[0].tobytes(),)))
+    bench.now += MS
+    with breaks(12, r"has ended, and \['edge:1:node/data.1'\] were not told"):
+        bench.node_step(
+            bench.finish(run), lambda actions: [a for a in actions if getattr(a, "link", "") != "edge:1:node/data.1"]
+        )
 
 
 def test_12_a_copy_that_is_refused_leaves_the_request_as_it_is() -> None:

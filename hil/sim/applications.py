@@ -20,6 +20,9 @@ from shared.errors import InvariantBroken
 from shared.events import Action, Arrived, Event, Resolve, Send, StreamClosed, StreamOpened, Withdrawn
 from shared.request import Answer, Request
 
+LAST_WORDS_NS = 50_000_000
+"""How long the last messages of a process that ends may take to go out."""
+
 
 class Applications:
     """What is done with the clients, and what comes of it."""
@@ -145,6 +148,12 @@ class Applications:
                 self._net.send(process, action, at)
         self._births.kill(process, at)
 
+    def left(self, process: Process, at: int) -> None:
+        """A node has answered all that it had: it stops, and ends when its last words have gone out."""
+        self._site.count("left")
+        self._loops.freeze(process, at)
+        self._agenda.put(at + LAST_WORDS_NS, LastWords(self._births, process))
+
     def ended(self, process: Process, resolve: Resolve, at: int) -> None:
         """An outcome has reached its application."""
         sequence, outcome = resolve.sequence, resolve.outcome
@@ -157,6 +166,21 @@ class Applications:
             kind = f"Answer-{outcome.source}" if outcome.on_time else f"late-{outcome.source}"
         self._site.count(kind)
         self._watch.ended(process, sequence, outcome, at)
+
+
+class LastWords:
+    """A process ends."""
+
+    __slots__ = ("births", "process")
+
+    def __init__(self, births: Births, process: Process) -> None:
+        self.births = births
+        self.process = process
+
+    def happen(self, at: int) -> None:
+        """It is gone, unless it was killed meanwhile."""
+        if self.process.alive:
+            self.births.kill(self.process, at)
 
 
 class Withdrawal:

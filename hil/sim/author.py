@@ -1,6 +1,6 @@
 """Writes the script of a seed: who is there, what is asked, what goes wrong. Everything is drawn up front.
 
-The three parts have generators of their own, so that a change of one does not turn the others over.
+The parts have generators of their own, so that a change of one does not turn the others over.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import random
 from collections.abc import Iterator, Sequence
 from heapq import merge
 from itertools import islice
+
+from msgspec.structs import replace
 
 from hil.sim.plans import Model, make_model
 from hil.sim.scenario import Scenario
@@ -33,6 +35,7 @@ from shared.settings import (
     Batching,
     CloudLimits,
     CloudSettings,
+    Duplicates,
     EdgeLimits,
     EdgeSettings,
     Execution,
@@ -40,6 +43,7 @@ from shared.settings import (
     Link,
     NodeAddress,
     NodeGroup,
+    PathAddress,
     Scheduling,
 )
 from shared.slots import rows_bound
@@ -67,6 +71,10 @@ def write(seed: int, scenario: Scenario, requests: int, trace: tuple[int, ...] =
     nodes = tuple(_place(site, scenario, f"node{i}", models) for i in range(site.randint(*scenario.nodes)))
     devices = tuple(_device(site, scenario, f"edge{i}", models, nodes) for i in range(site.randint(*scenario.devices)))
     roads = tuple(_road(site, scenario, d.name, n.name, trace) for d in devices for n in d.settings.nodes)
+    ways = random.Random(f"{seed}/{scenario.name}/paths")
+    devices = tuple(_with_paths(ways, d) if ways.random() < scenario.paths else d for d in devices)
+    more = [(d.name, n.name, 1 + way) for d in devices for n in d.settings.nodes for way in range(len(n.paths))]
+    roads += tuple(replace(_road(ways, scenario, edge, node, trace), way=way) for edge, node, way in more)
     first = START_NS + (1_000 if scenario.calm else site.choice((10, 150))) * MS
     traffic = _traffic(random.Random(f"{seed}/{scenario.name}/traffic"), scenario, devices, models, first, requests)
     last = max((item.at for item in traffic), default=first)
@@ -175,6 +183,24 @@ def _device(
         sigma=_sigma(rng, scenario),
         late_us=_late_us(rng, scenario),
     )
+
+
+def _with_paths(rng: random.Random, device: Device) -> Device:
+    """The same device with several paths to some of its nodes."""
+    nodes = tuple(
+        replace(
+            node,
+            connections=rng.choice((1, 2, 2)),
+            paths=(PathAddress(source="10.0.0.2"),) if rng.random() < 0.4 else (),
+        )
+        for node in device.settings.nodes
+    )
+    duplicates = Duplicates(
+        below=rng.choice((0.5, 0.99, 1.0)),
+        at_once_kb=rng.choice((0, 1, 32)),
+        extra_bytes=rng.choice((0.1, 1.0, 3.0)),
+    )
+    return replace(device, settings=replace(device.settings, nodes=nodes, duplicates=duplicates))
 
 
 def _road(rng: random.Random, scenario: Scenario, edge: str, node: str, trace: tuple[int, ...]) -> Road:
@@ -398,10 +424,11 @@ def _faults(
     hosts = [n.name for n in nodes] + [d.name for d in devices]
     ways = [road.name for road in roads]
     targets: dict[FaultKind, list[str]] = {
-        **dict.fromkeys(PATH_FAULTS, ways),
+        **dict.fromkeys((*PATH_FAULTS, "move"), ways),
         "kill": loops + clients,
         "stop": loops + loops + clients,
         "late": loops + clients,
+        "drain": [n.name for n in nodes],
         "leave": [c for d in devices for c in d.clients],
         "suspend": hosts,
         "drift": hosts,

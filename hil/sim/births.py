@@ -14,6 +14,7 @@ from edge.direct import Direct
 from edge.front import Front, model_info
 from edge.journal import EDGE, build_broker, edge_setup
 from edge.outcomes import Outcomes
+from edge.paths import connections
 from edge.stub import AGENT, STANDBY_AGENT, Stub
 from hil.sim import times
 from hil.sim.agenda import Agenda
@@ -21,7 +22,7 @@ from hil.sim.device import Times, VirtualExecutor
 from hil.sim.hosts import Process
 from hil.sim.loop import Loops
 from hil.sim.net import MS, Net
-from hil.sim.script import Device, Place
+from hil.sim.script import Device, Place, road_name
 from hil.sim.site import Site
 from hil.sim.stamp import Stamps
 from hil.sim.watch import Kind, Watch
@@ -165,18 +166,17 @@ class Births:
         most = settings.limits.max_message_mb * MEGABYTE
         for node in settings.nodes:
             place = self._site.places[node.name]
-            for kind in ("data", "probe"):
-                link = f"{node.name}/{kind}"
+            for way in connections(node):
                 self._net.connect(
-                    self._site.paths[f"{device.name}>{node.name}"],
+                    self._site.paths[road_name(device.name, node.name, way.way)],
                     process,
-                    link,
+                    way.link,
                     node.name,
                     decode=(codec.decode_edge, codec.decode_node),
                     most=(place.settings.limits.max_message_mb * MEGABYTE, most),
                     marks=NODE_MARKS,
                     pauses=REMOTE_PAUSES,
-                    routing_id=f"{settings.agent.name}:{incarnation}:{link}",
+                    routing_id=f"{settings.agent.name}:{incarnation}:{way.link}",
                     at=at,
                 )
 

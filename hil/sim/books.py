@@ -13,10 +13,12 @@ from __future__ import annotations
 from collections import Counter
 from heapq import heappop
 
-from cloud.session import Identity, Session
+from cloud.kept import Identity
+from cloud.session import Session
 from edge.broker import Broker
 from edge.front import Front
 from edge.outcomes import Outcomes
+from edge.paths import ways_of
 from hil.sim import books_inside as inside
 from hil.sim.watch import Seen
 from shared.events import Run
@@ -147,11 +149,13 @@ class WorkBook(Book):
 
 
 class Attempt:
-    """A request that an edge has sent to a node and that is not answered."""
+    """A request that an edge has sent to a node and that is not answered. `copy`: another copy of it was out there
+    already."""
 
-    __slots__ = ("infer", "key", "sent_ns", "step", "typical_ns")
+    __slots__ = ("copy", "infer", "key", "sent_ns", "step", "typical_ns")
 
-    def __init__(self, infer: Infer, key: Key, sent_ns: int, typical_ns: int, step: int) -> None:
+    def __init__(self, infer: Infer, key: Key, sent_ns: int, typical_ns: int, step: int, *, copy: bool) -> None:
+        self.copy = copy
         self.infer = infer
         self.key = key
         self.sent_ns = sent_ns
@@ -159,31 +163,60 @@ class Attempt:
         self.step = step
 
 
-class NodeView:
-    """A node, as an edge can know it from what it got and sent."""
+class PathView:
+    """A path to a node, as an edge can know it from what it got and sent."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, node: NodeView) -> None:
+        self.node = node
         self.linked = False
         self.welcomed = False
-        self.incarnation = 0
-        self.contracts: tuple[str, ...] = ()
-        self.credits = 0
+        self.greeted = False
+        """Whether the node ever answered a greeting on it."""
         self.out: dict[tuple[int, int], Attempt] = {}
+        """Copies that were sent on it and not answered on it."""
         self.moved_step = -1
         """In which step its data connection last carried something."""
         self.probes = 0
         """Probes that were sent and not answered, in a row."""
         self.lost = False
-        """Whether it was lost after it had been greeted, and has not greeted again."""
+        """Whether it was lost after it had been greeted, and has not been greeted again."""
         self.return_ns = 0
         """The earliest time at which it may be used again."""
 
     def lose(self) -> None:
-        """What is out will not come, and nothing may be sent until the node has greeted again."""
-        self.out.clear()
+        """What is out on it will not come, and nothing may be sent until the node has greeted on it again."""
+        for key in list(self.out):
+            self.drop(key)
         self.welcomed = False
-        self.lost = self.lost or self.incarnation != 0
+        self.lost = self.lost or self.greeted
+
+    def drop(self, key: tuple[int, int]) -> None:
+        """A copy will not be answered here; where it was the last, nor is its attempt."""
+        self.out.pop(key, None)
+        if not any(key in path.out for path in self.node.paths):
+            self.node.out.pop(key, None)
+
+
+class NodeView:
+    """A node, as an edge can know it from what it got and sent."""
+
+    def __init__(self, name: str, paths: int) -> None:
+        self.name = name
+        self.incarnation = 0
+        self.draining = False
+        """Whether this incarnation has said that it is about to leave."""
+        self.contracts: tuple[str, ...] = ()
+        self.credits = 0
+        self.out: dict[tuple[int, int], Attempt] = {}
+        """Attempts that are answered on no path yet: each holds a credit."""
+        self.paths = [PathView(self) for _ in range(paths)]
+
+
+def link_parts(link: str) -> tuple[str, str, int]:
+    """Of an edge's connection to a node: the node, what it carries, the path."""
+    node, _, rest = link.rpartition("/")
+    kind, _, number = rest.partition(".")
+    return node, kind, int(number or 0)
 
 
 class EdgeRequest:
@@ -248,14 +281,14 @@ class EdgeBook(WorkBook):
         self.open: dict[Key, EdgeRequest] = {}
         self.numbers: dict[int, Key] = {}
         self.due: list[tuple[int, Key]] = []
-        self.nodes = {node.name: NodeView(node.name) for node in settings.nodes}
+        self.nodes = {node.name: NodeView(node.name, len(ways_of(node))) for node in settings.nodes}
         self.closing: EdgeRequest | None = None
         """The request that the outcome or withdrawal in hand ends."""
         self.twice: Key | None = None
         """The request that came in this step although it is open."""
         self.replied: tuple[NodeView, Attempt] | None = None
         """The attempt that the event in hand answered."""
-        self.sending: tuple[NodeView, Attempt] | None = None
+        self.sending: tuple[PathView, Attempt] | None = None
         """The attempt in hand."""
         self.work_of: dict[int, tuple[Key, int]] = {}
         """Whose request and which attempt (0: the rung) the jobs that are out work for."""
@@ -289,7 +322,18 @@ class EdgeBook(WorkBook):
 class LetIn:
     """A request that a node has let in."""
 
-    __slots__ = ("account", "deadline_ns", "frames", "identity", "job", "link", "message", "received_ns")
+    __slots__ = (
+        "account",
+        "deadline_ns",
+        "frames",
+        "identity",
+        "job",
+        "links",
+        "message",
+        "outputs",
+        "owed",
+        "received_ns",
+    )
 
     def __init__(
         self,
@@ -303,7 +347,12 @@ class LetIn:
     ) -> None:
         self.identity = identity
         self.account = (identity[0], identity[1])
-        self.link = link
+        self.links = [link]
+        """The connections that it came on."""
+        self.owed: list[str] = []
+        """Those on which the answer or refusal of this step is still to be sent."""
+        self.outputs: tuple[Array | Buffer, ...] | None = None
+        """What it was answered with."""
         self.message = message
         self.frames = frames
         self.job = job
@@ -315,9 +364,10 @@ class LetIn:
 class Greeted:
     """A connection on which an edge has greeted."""
 
-    __slots__ = ("connection", "incarnation", "peer")
+    __slots__ = ("connection", "incarnation", "path", "peer")
 
-    def __init__(self, peer: str, incarnation: int, connection: str) -> None:
+    def __init__(self, peer: str, incarnation: int, connection: str, path: int) -> None:
+        self.path = path
         self.peer = peer
         self.incarnation = incarnation
         self.connection = connection
@@ -340,6 +390,14 @@ class NodeBook(WorkBook):
         """The request that came in this step, while it is neither let in nor refused."""
         self.closing: LetIn | None = None
         """The request that the answer or refusal in hand ends."""
+        self.ending: dict[Identity, LetIn] = {}
+        """Requests that ended in this step."""
+        self.answered: dict[Identity, LetIn] = {}
+        """Requests that were answered, while their deadlines last."""
+        self.draining = False
+        """Whether it was told to leave."""
+        self.again: LetIn | None = None
+        """The answered request of which a copy came in this step on another connection."""
 
     def forget(self, account: tuple[str, int]) -> None:
         """Nothing of this incarnation of a peer is wanted any more."""

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from cloud.session import Identity, Session
+from cloud.kept import Identity
+from cloud.session import Session
 from edge.broker import Broker
 from edge.direct import Direct
 from edge.due import DueTimes
@@ -19,6 +20,7 @@ from edge.front import Front
 from edge.nodes import Node
 from edge.open_request import Open
 from edge.outcomes import Outcomes
+from edge.paths import Path
 from edge.register import Register
 from edge.stub import Stub
 from shared.errors import InvariantBroken
@@ -119,6 +121,17 @@ def edge_nodes(broker: Broker) -> Mapping[str, Node]:
     return broker.nodes.by_name
 
 
+def ejected(broker: Broker, node: str, now: int) -> bool:
+    """Whether an edge means to leave a node alone."""
+    record = broker.nodes.outliers._records.get(node)
+    return record is not None and now < record.until
+
+
+def path_of(broker: Broker, link: str) -> Path:
+    """The path that one of an edge's connections belongs to, as the edge sees it."""
+    return broker.nodes._by_link[link]
+
+
 def job_owner(broker: Broker, job: int) -> tuple[int, int]:
     """Number of the open request and of the attempt (0: the rung) that a job works for; zeros where nobody wants it."""
     return broker._work.owner(job)
@@ -194,6 +207,11 @@ def remembered(session: Session) -> list[tuple[int, int]]:
     peers = session.peers
     seen = [*(p.attempts for p in peers.all()), *peers._left.values()]
     return [(max(len(s._order), len(s._known)), s._limit) for s in seen]
+
+
+def kept_answers(session: Session) -> int:
+    """How many answers are kept for copies that may come."""
+    return len(session._kept)
 
 
 def peers_left(session: Session) -> int:

@@ -9,13 +9,15 @@ from hil.sim.books import (
     Attempt,
     EdgeBook,
     EdgeRequest,
-    NodeView,
+    PathView,
+    link_parts,
 )
 from hil.sim.books_keep import close_work, open_work
 from hil.sim.checks_hear import Ears
 from shared.events import (
     Arrived,
     ClientGone,
+    Dial,
     Event,
     Failed,
     Finished,
@@ -32,9 +34,11 @@ from shared.events import (
     Withdrawn,
 )
 from shared.request import Rejected
-from shared.wire.messages import Bye, Hello, Infer, Probe, ProbeReply, Refusal, Reply, Welcome
+from shared.wire.messages import Bye, Drain, Hello, Infer, Probe, ProbeReply, Refusal, Reply, Welcome
 
 NOBODYS = (("", 0), 0)
+OF_ONE_COPY = frozenset({"duplicate", "hello", "size", "input"})
+"""Refusals that say nothing of an attempt's other copies."""
 
 
 def open_edge(ears: Ears[EdgeBook]) -> None:
@@ -49,11 +53,13 @@ def open_edge(ears: Ears[EdgeBook]) -> None:
     ears.event(StreamClosed, _stream_closed)
     ears.event(LinkUp, _link_up)
     ears.event(LinkDown, _link_down)
+    ears.action(Dial, _dialled)
     ears.event(SendFailed, _unsent)
     ears.received(Reply, _answered)
     ears.received(Refusal, _answered)
     ears.received(ProbeReply, _probed)
     ears.received(Welcome, _welcomed)
+    ears.received(Drain, _node_drains)
     ears.received(Bye, _node_leaves)
     ears.action(Resolve, _resolved)
     ears.action(Hold, _held)
@@ -167,13 +173,19 @@ def _forget_work(book: EdgeBook, event: Finished | Failed, now: int) -> None:
             book.work_of.pop(row.job, None)
 
 
-def _view(book: EdgeBook, link: str) -> NodeView | None:
-    return book.nodes.get(link.rpartition("/")[0])
+def _view(book: EdgeBook, link: str) -> PathView | None:
+    name, _, number = link_parts(link)
+    node = book.nodes.get(name)
+    return node.paths[number] if node is not None and number < len(node.paths) else None
+
+
+def _is_data(link: str) -> bool:
+    return link_parts(link)[1] == "data"
 
 
 def _link_up(book: EdgeBook, event: LinkUp, now: int) -> None:
     view = _view(book, event.link)
-    if view is not None and event.link.endswith("/probe"):
+    if view is not None and not _is_data(event.link):
         view.probes = 0
     elif view is not None:
         view.linked = True
@@ -182,7 +194,15 @@ def _link_up(book: EdgeBook, event: LinkUp, now: int) -> None:
 
 def _link_down(book: EdgeBook, event: LinkDown, now: int) -> None:
     view = _view(book, event.link)
-    if view is not None and event.link.endswith("/data"):
+    if view is not None and _is_data(event.link):
+        view.linked = False
+        view.lose()
+
+
+def _dialled(book: EdgeBook, action: Dial, event: Event, now: int) -> None:
+    """A connection is made anew: what was out on it is lost."""
+    view = _view(book, action.link)
+    if view is not None and _is_data(action.link):
         view.linked = False
         view.lose()
 
@@ -190,7 +210,7 @@ def _link_down(book: EdgeBook, event: LinkDown, now: int) -> None:
 def _unsent(book: EdgeBook, event: SendFailed, now: int) -> None:
     view = _view(book, event.link)
     if view is not None and isinstance(event.message, Infer):
-        view.out.pop((event.message.sequence, event.message.attempt), None)
+        view.drop((event.message.sequence, event.message.attempt))
 
 
 def _answered(book: EdgeBook, message: Reply | Refusal, event: Received, now: int) -> None:
@@ -198,14 +218,19 @@ def _answered(book: EdgeBook, message: Reply | Refusal, event: Received, now: in
     if view is None:
         return
     _moved(book, view, event.link)
-    view.credits = message.load.credits
+    view.node.credits = message.load.credits
     if message.incarnation == book.incarnation:
-        attempt = view.out.pop((message.sequence, message.attempt), None)
-        book.replied = None if attempt is None else (view, attempt)
+        key = (message.sequence, message.attempt)
+        attempt = view.out.get(key)
+        view.drop(key)
+        if attempt is not None and not (isinstance(message, Refusal) and message.reason in OF_ONE_COPY):
+            # The first answer on any path is the attempt's.
+            view.node.out.pop(key, None)
+        book.replied = None if attempt is None else (view.node, attempt)
 
 
-def _moved(book: EdgeBook, view: NodeView, link: str) -> None:
-    if link.endswith("/data"):
+def _moved(book: EdgeBook, view: PathView, link: str) -> None:
+    if _is_data(link):
         view.moved_step = book.step
 
 
@@ -213,24 +238,33 @@ def _probed(book: EdgeBook, message: ProbeReply, event: Received, now: int) -> N
     view = _view(book, event.link)
     if view is not None:
         view.probes = 0
-        view.credits = message.load.credits
+        view.node.credits = message.load.credits
         _moved(book, view, event.link)
 
 
 def _welcomed(book: EdgeBook, message: Welcome, event: Received, now: int) -> None:
     view = _view(book, event.link)
-    if view is None or not event.link.endswith("/data"):
+    if view is None or not _is_data(event.link):
         return
-    if view.incarnation != message.incarnation:
-        view.lose()
+    if view.node.incarnation != message.incarnation:
+        view.node.draining = False
+        for path in view.node.paths:
+            path.lose()
     if view.lost:
         view.lost = False
         view.return_ns = now + book.pause_ns
-    view.welcomed = True
-    view.incarnation = message.incarnation
-    view.contracts = message.contracts
-    view.credits = message.credits
+    view.welcomed = view.greeted = True
+    view.node.incarnation = message.incarnation
+    view.node.contracts = message.contracts
+    view.node.credits = message.credits
     _moved(book, view, event.link)
+
+
+def _node_drains(book: EdgeBook, message: Drain, event: Received, now: int) -> None:
+    view = _view(book, event.link)
+    if view is not None:
+        _moved(book, view, event.link)
+        view.node.draining = view.node.draining or message.incarnation == view.node.incarnation
 
 
 def _node_leaves(book: EdgeBook, message: Bye, event: Received, now: int) -> None:
@@ -247,9 +281,12 @@ def _asked(book: EdgeBook, message: Infer, action: Send, event: Event, now: int)
     key = book.numbers.get(message.sequence)
     if key is None and isinstance(event, Arrived):
         key = (event.request.client, event.request.sequence)
-    out = inside.edge_nodes(book.broker)[view.name].out.get((message.sequence, message.attempt))
-    attempt = Attempt(message, key or NOBODYS[0], now, now if out is None else out.typical_ns, book.step)
-    view.out[message.sequence, message.attempt] = attempt
+    number = (message.sequence, message.attempt)
+    out = inside.path_of(book.broker, action.link).out.get(number)
+    copy = number in view.node.out
+    attempt = Attempt(message, key or NOBODYS[0], now, now if out is None else out.typical_ns, book.step, copy=copy)
+    view.out[number] = attempt
+    view.node.out.setdefault(number, attempt)
     book.sending = (view, attempt)
 
 
@@ -258,7 +295,7 @@ def _greeting(book: EdgeBook, message: Hello, action: Send, event: Event, now: i
     is answered. (A greeting of a node that is only stalled waits for any sign of life.)"""
     view = _view(book, action.link)
     refused = isinstance(event, Received) and isinstance(event.message, Refusal) and event.message.reason == "hello"
-    if view is not None and refused and action.link.endswith("/data"):
+    if view is not None and refused and _is_data(action.link):
         view.welcomed = False
 
 
@@ -266,6 +303,6 @@ def _probing(book: EdgeBook, message: Probe, action: Send, event: Event, now: in
     view = _view(book, action.link)
     if view is None:
         return
-    if view.probes >= book.probe_losses and view.incarnation and not view.lost:
+    if view.probes >= book.probe_losses and view.greeted and not view.lost:
         view.lose()
     view.probes += 1

@@ -154,7 +154,7 @@ class RightAnswer(Check):
             return
         asked = let_in.message
         said = (message.contract, message.cut, message.coding, message.rows)
-        if said != (asked.contract, asked.cut, asked.coding, asked.rows) or action.link != let_in.link:
+        if said != (asked.contract, asked.cut, asked.coding, asked.rows) or action.link not in let_in.links:
             self.broken(book, f"the reply to {let_in.identity} says {said}, or goes to another connection")
         results = event.results if isinstance(event, Finished) else ()
         outputs = next((r.outputs for r in results if r.job == let_in.job), None)

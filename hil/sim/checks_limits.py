@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from cloud.kept import MOST
 from edge.direct import Direct
 from edge.nodes import FORGET_NS
 from edge.stub import Stub
@@ -65,6 +66,7 @@ class WithinLimits(Check):
         for node in shelf.nodes:
             settings = inside.session_settings(node.session)
             self._within(node, "peers", inside.peers_known(node.session), settings.limits.max_peers)
+            self._within(node, "answers kept", inside.kept_answers(node.session), MOST)
             self._within(node, "peers that left", inside.peers_left(node.session), 2 * settings.limits.max_peers)
             for count, most in inside.remembered(node.session):
                 self._within(node, "remembered attempts of a peer", count, most)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edge.nodes import FORGET_NS
 from hil.sim import books_inside as inside
-from hil.sim.books import Book, EdgeBook, NodeBook
+from hil.sim.books import Book, EdgeBook, LetIn, NodeBook
 from hil.sim.checks_base import AllEars, Check, Shelf
 from shared.events import Event, Finished, Received, Run, Send
 from shared.offset import OffsetInterval
@@ -35,18 +35,23 @@ class Credit(Check):
     def _asks(self, book: EdgeBook, message: Infer, action: Send, event: Event, now: int) -> None:
         if book.sending is None:
             return
-        view, _ = book.sending
-        most = min(view.credits, book.most_outstanding)
-        if len(view.out) > most:
-            for key in [key for key, attempt in view.out.items() if now > attempt.typical_ns + FORGET_NS]:
-                del view.out[key]
-            if len(view.out) > most:
+        view, attempt = book.sending
+        node = view.node
+        # A copy of what is out there needs no further credit.
+        over = not attempt.copy and len(node.out) > node.credits
+        if over or len(view.out) > book.most_outstanding:
+            for path in node.paths:
+                for key in [key for key, out in path.out.items() if now > out.typical_ns + FORGET_NS]:
+                    path.drop(key)
+            if len(view.out) > book.most_outstanding or (over and len(node.out) > node.credits):
                 self.broken(
-                    book, f"{len(view.out)} attempts are out at {view.name}; {most} may be, of {view.credits} lent"
+                    book,
+                    f"{len(node.out)} attempts are out at {node.name}, {len(view.out)} of them on one path; "
+                    f"{book.most_outstanding} may be on each, of {node.credits} lent",
                 )
 
     def _comes(self, book: NodeBook, message: Infer, event: Received, now: int) -> None:
-        if book.arrived is None:
+        if book.arrived is None and book.open:
             let_in = next(reversed(book.open.values()))
             name, incarnation = let_in.account
             here, granted = book.accounts[let_in.account], inside.granted(book.session).get(f"{name}:{incarnation}", 0)
@@ -85,6 +90,10 @@ class Credit(Check):
                 if not node.out.keys() <= edge.nodes[name].out.keys():
                     extra = sorted(node.out.keys() - edge.nodes[name].out.keys())
                     self.broken(edge, f"attempts {extra} hold credit of {name}, and are answered or lost")
+                for path, view in zip(node.paths, edge.nodes[name].paths, strict=True):
+                    if not path.out.keys() <= view.out.keys():
+                        extra = sorted(path.out.keys() - view.out.keys())
+                        self.broken(edge, f"copies {extra} are out on {path.data}, and are answered or lost")
 
 
 class OnceEach(Check):
@@ -92,8 +101,10 @@ class OnceEach(Check):
     peer gone.
 
     By attempt and not by sequence: an edge may ask a node again after that node has refused, and gives that another number.
-    What came in is let in or refused in the same step; what was let in ends exactly once; a copy of it is refused and
-    changes nothing; what is cancelled ends in that step. An answer comes of the row's own run.
+    What came in is let in or refused in the same step; what was let in ends exactly once; what is cancelled ends in that
+    step. An answer comes of the row's own run. A copy on the same connection is refused and changes nothing; one on another
+    is not run, and what its request ends with is said on each connection that it came on, also when it comes after the end.
+    A node that was told to leave lets nothing more in.
     """
 
     number = 12
@@ -103,7 +114,9 @@ class OnceEach(Check):
         ears.node.action(Run, self._launches)
         ears.node.sent(Reply, self._replies)
         ears.node.sent(Refusal, self._refuses)
+        ears.node.received(Infer, self._comes)
         ears.node.end_of(Received, self._came_to_something)
+        ears.node.end(self._said_everywhere)
 
     def _launches(self, book: NodeBook, run: Run, event: Event, now: int) -> None:
         for row in run.rows:
@@ -115,18 +128,34 @@ class OnceEach(Check):
             book.executed.add(let_in.identity)
 
     def _replies(self, book: NodeBook, message: Reply, action: Send, event: Event, now: int) -> None:
-        if book.closing is None or not isinstance(event, Finished):
+        if book.again is not None and book.closing is None and action.link not in book.again.links:
+            if action.frames is not book.again.outputs:
+                self.broken(book, f"the copy of {book.again.identity} is answered with something else")
+            return
+        twice = book.closing is not None and not _owed(book, book.closing, action.link)
+        if book.closing is None or twice or not isinstance(event, Finished):
             self.broken(
                 book,
                 f"{action.link} is answered {message.sequence}/{message.attempt}, which is not here or did not run",
             )
 
     def _refuses(self, book: NodeBook, message: Refusal, action: Send, event: Event, now: int) -> None:
-        if book.closing is None and book.arrived is None:
+        twice = book.closing is not None and not _owed(book, book.closing, action.link)
+        if twice or (book.closing is None and book.arrived is None):
             self.broken(
                 book,
                 f"{action.link} is refused {message.sequence}/{message.attempt} ({message.reason}), which is not here",
             )
+
+    def _said_everywhere(self, book: NodeBook, event: Event, now: int) -> None:
+        for let_in in book.ending.values():
+            if let_in.owed:
+                self.broken(book, f"{let_in.identity} has ended, and {let_in.owed} were not told")
+
+    def _comes(self, book: NodeBook, message: Infer, event: Received, now: int) -> None:
+        let_in = next(reversed(book.open.values()), None)
+        if book.draining and let_in is not None and let_in.message is message:
+            self.broken(book, f"{let_in.identity} is let in, and this node was told to leave")
 
     def _came_to_something(self, book: NodeBook, event: Received, now: int) -> None:
         if book.arrived is not None:
@@ -143,6 +172,11 @@ class OnceEach(Check):
             theirs = inside.admitted(book.session)
             if book.open.keys() != theirs.keys():
                 self.broken(book, f"let in: by the messages {sorted(book.open)}, by the machine {sorted(theirs)}")
+
+
+def _owed(book: NodeBook, let_in: LetIn, link: str) -> bool:
+    """Whether what a request ends with is still to be said on this connection."""
+    return link in (let_in.owed if let_in.identity in book.ending else let_in.links)
 
 
 TEACHES = frozenset({Infer, Probe})

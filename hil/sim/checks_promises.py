@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from edge.nodes import FORGET_NS
 from hil.sim import books_inside as inside
-from hil.sim.books import EdgeBook, EdgeRequest, NodeView, Promised, ms
+from hil.sim.books import EdgeBook, EdgeRequest, PathView, Promised, link_parts, ms
 from hil.sim.books_schedule import expects, free_at, unkept
-from hil.sim.checks_base import AllEars, Check
+from hil.sim.checks_base import AllEars, Check, Shelf
 from shared.events import Arrived, ClockJumped, Event, Resolve, Run, Send, Tick
 from shared.queue import Job
 from shared.request import Answer, Superseded
@@ -128,11 +128,12 @@ class NothingOnSuspects(Check):
     """16. A suspect executor or a stalled connection gets no new promise, and a node that is stalled, gone or not greeted no
     request.
 
-    A node that was lost is not used again before the least pause after its return is over. An executor whose run is overdue
-    counts as never free: what is promised must be kept by the others. A connection is
-    stalled where an answer on it is overdue by more than the settings allow and the broker has had a step since then in
-    which it could have seen that, unless the connection has carried something in between, or the answer is overdue for so
-    long (5 s) that the broker has given it up.
+    A node that was lost is not used again before the least pause after its return is over. One that is about to leave, or
+    is left alone for doing worse than its peers, gets no request either, and of those that are left alone at least as many
+    are not. An executor whose run is overdue counts as never free: what is promised must be kept by the others. A
+    connection is stalled where an answer on it is overdue by more than the settings allow and the broker has had a step
+    since then in which it could have seen that, unless the connection has carried something in between, or the answer is
+    overdue for so long (5 s) that the broker has given it up.
     """
 
     number = 16
@@ -146,19 +147,24 @@ class NothingOnSuspects(Check):
         if book.sending is None:
             return
         view, _ = book.sending
-        if not view.linked or not view.welcomed or message.contract not in view.contracts:
+        name = view.node.name
+        if not view.linked or not view.welcomed or message.contract not in view.node.contracts:
             state = "connected" if not view.linked else "greeted" if not view.welcomed else "serving the contract"
-            self.broken(book, f"{view.name} is sent request {message.sequence}, and is not {state}")
+            self.broken(book, f"{name} is sent request {message.sequence}, and is not {state}")
+        if view.node.draining:
+            self.broken(book, f"{name} is sent request {message.sequence}, and is about to leave")
+        if inside.ejected(book.broker, name, now):
+            self.broken(book, f"{name} is sent request {message.sequence}, and is to be left alone")
         if now < view.return_ns:
             self.broken(
                 book,
-                f"{view.name} is sent request {message.sequence} {ms(view.return_ns - now)} too soon after its loss",
+                f"{name} is sent request {message.sequence} {ms(view.return_ns - now)} too soon after its loss",
             )
-        if action.link != f"{view.name}/data":
-            self.broken(book, f"{view.name} is sent request {message.sequence} on {action.link}")
+        if link_parts(action.link)[1] != "data":
+            self.broken(book, f"{name} is sent request {message.sequence} on {action.link}")
         self._stalled(book, view, message)
 
-    def _stalled(self, book: EdgeBook, view: NodeView, message: Infer) -> None:
+    def _stalled(self, book: EdgeBook, view: PathView, message: Infer) -> None:
         if view.moved_step >= book.step - 1:
             return
         for (sequence, number), attempt in view.out.items():
@@ -167,9 +173,16 @@ class NothingOnSuspects(Check):
             if overdue > 0 and attempt.step < book.step - 1 and not forgotten:
                 self.broken(
                     book,
-                    f"{view.name} is sent request {message.sequence}, and its answer to {sequence}/{number} is overdue for "
-                    f"{ms(overdue + book.stall_ns)}",
+                    f"{view.node.name} is sent request {message.sequence}, and its answer to {sequence}/{number} is "
+                    f"overdue for {ms(overdue + book.stall_ns)}",
                 )
+
+    def sweep(self, shelf: Shelf, at: int) -> None:
+        """All of it, now and then."""
+        for book in shelf.edges:
+            out = [name for name in book.nodes if inside.ejected(book.broker, name, book.host.local(at))]
+            if 2 * len(out) > len(book.nodes):
+                self.broken(book, f"{out} are left alone, of {len(book.nodes)} nodes")
 
     def _look(self, book: EdgeBook, event: Event, now: int) -> None:
         if not any(now >= out.overdue_ns for out in book.out.values()):

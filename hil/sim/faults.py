@@ -6,8 +6,11 @@ from hil.sim.net import Path
 from hil.sim.script import EXECUTOR_FAULTS, PATH_FAULTS, Fault
 from hil.sim.world import World
 from shared.errors import InvariantBroken
+from shared.events import Draining
 
 PPM = 1_000
+LOOK_NS = 20_000_000
+"""How often it is looked whether a node has left."""
 
 
 class Mend:
@@ -29,7 +32,7 @@ def begin(world: World, fault: Fault, at: int) -> None:
     """The fault begins; its end is put on the agenda. A fault of something that is not there does not take place."""
     kind = fault.kind
     incarnation = 0
-    if kind in PATH_FAULTS:
+    if kind in PATH_FAULTS or kind == "move":
         path = world.site.paths.get(fault.target)
         if path is None:
             return
@@ -72,6 +75,8 @@ def begin(world: World, fault: Fault, at: int) -> None:
                 world.births.kill(process, at)
                 if fault.version >= 0:
                     world.site.versions[process.host.name] = fault.version
+            case "drain":
+                world.loops.deliver(process, Draining(), at)
             case "leave":
                 world.applications.leave(process, at)
             case "stop":
@@ -87,7 +92,7 @@ def begin(world: World, fault: Fault, at: int) -> None:
 def mend(world: World, fault: Fault, incarnation: int, at: int) -> None:
     """The fault of a process's `incarnation` (0 where it is of none) is over."""
     kind, target = fault.kind, fault.target
-    if kind in PATH_FAULTS:
+    if kind in PATH_FAULTS or kind == "move":
         _mend_path(world, world.site.paths[target], fault, at)
     elif kind in EXECUTOR_FAULTS:
         trouble = world.site.troubles[target]
@@ -114,8 +119,13 @@ def mend(world: World, fault: Fault, incarnation: int, at: int) -> None:
             there.jumped += jumped
             world.loops.set_again(there, at)
             world.loops.thaw(there, at)
-    elif kind in {"kill", "leave"}:
-        world.births.start(target, at)
+    elif kind in {"kill", "leave", "drain"}:
+        process = world.site.alive(target)
+        if kind == "drain" and process is not None and process.incarnation == incarnation:
+            # It has not left yet.
+            world.agenda.put(at + LOOK_NS, Mend(world, fault, incarnation))
+        else:
+            world.births.start(target, at)
     elif kind != "drift":
         process = world.site.alive(target)
         if process is not None and process.incarnation == incarnation:
@@ -135,6 +145,8 @@ def _trouble_path(world: World, path: Path, fault: Fault, at: int) -> None:
         case "echo":
             path.echo += 1
             world.net.sever_path(path, at)
+        case "move":
+            world.net.move(path, at)
         case "stall":
             world.net.stall(path, at)
         case "loss":
@@ -154,7 +166,7 @@ def _mend_path(world: World, path: Path, fault: Fault, at: int) -> None:
     match fault.kind:
         case "cut":
             path.cut -= 1
-        case "cut-data":
+        case "cut-data" | "move":
             pass
         case "echo":
             path.echo -= 1

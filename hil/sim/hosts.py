@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from hil.sim.clock import HostClock
 from hil.sim.watch import Kind
-from shared.events import Event, LinkDown, LinkUp
+from shared.events import AddressesChanged, Event, LinkDown, LinkUp
 from shared.plan import Plan
 from shared.ports import Machine
 from shared.request import Buffer
@@ -113,7 +113,7 @@ class Process:
         self.out: dict[str, Way] = {}
         """Ways to send on, by link."""
         self.completions: deque[Event] = deque()
-        self.links: deque[LinkUp | LinkDown] = deque()
+        self.links: deque[LinkUp | LinkDown | AddressesChanged] = deque()
         self.messages: deque[tuple[Way, int, list[Buffer]]] = deque()
         self.arrivals: deque[Event] = deque()
         self.asks: deque[Ask] = deque()

@@ -22,9 +22,12 @@ from shared.events import (
     Action,
     Arrived,
     ClockJumped,
+    Dial,
+    Draining,
     Event,
     Failed,
     Finished,
+    Leave,
     Received,
     Resolve,
     Run,
@@ -52,6 +55,10 @@ class Wire(Protocol):
         """Hand a message over; False where it is refused."""
         ...
 
+    def redial(self, dealer: Process, link: str, at: int) -> None:
+        """Make a connection anew."""
+        ...
+
     def decoded(self, receiver: Process, way: Way, frames: list[Buffer]) -> Received | None:
         """The message in these frames as an event; None where it is none."""
         ...
@@ -62,6 +69,10 @@ class Users(Protocol):
 
     def ended(self, process: Process, resolve: Resolve, at: int) -> None:
         """An outcome has reached its application."""
+        ...
+
+    def left(self, process: Process, at: int) -> None:
+        """A process has nothing left to do, and ends."""
         ...
 
     def ask_late(self, process: Process, at: int) -> None:
@@ -144,12 +155,14 @@ class Loops:
         self._decoded: Callable[[Process, Way, list[Buffer]], Received | None] = _unjoined
         self._ended: Callable[[Process, Resolve, int], None] = _unjoined
         self._ask_late: Callable[[Process, int], None] = _unjoined
+        self._redial: Callable[[Process, str, int], None] = _unjoined
+        self._left: Callable[[Process, int], None] = _unjoined
         self.steps = 0
 
     def join(self, wire: Wire, users: Users) -> None:
         """Know the network and the applications, which in turn know the loops."""
-        self._send, self._decoded = wire.send, wire.decoded
-        self._ended, self._ask_late = users.ended, users.ask_late
+        self._send, self._decoded, self._redial = wire.send, wire.decoded, wire.redial
+        self._ended, self._ask_late, self._left = users.ended, users.ask_late, users.left
 
     # --- a turn -----------------------------------------------------------------------------------------------------
 
@@ -160,10 +173,10 @@ class Loops:
         if self.feed(process, event, at) and process.wake_true <= at:
             self._fire(process, at)
 
-    def deliver(self, process: Process, event: Finished | Failed | Arrived, at: int) -> None:
+    def deliver(self, process: Process, event: Finished | Failed | Arrived | Draining, at: int) -> None:
         """Take how a run ended, or what the application asks: now, or when the loop comes to it."""
         if process.frozen or process.busy:
-            if isinstance(event, Arrived):
+            if isinstance(event, Arrived | Draining):
                 process.arrivals.append(event)
             else:
                 process.completions.append(event)
@@ -204,6 +217,12 @@ class Loops:
                     follows = executor.end_in_place(at)
                 elif isinstance(action, Resolve):
                     self._ended(process, action, at)
+                    continue
+                elif isinstance(action, Dial):
+                    self._redial(process, action.link, at)
+                    continue
+                elif isinstance(action, Leave):
+                    self._left(process, at)
                     continue
                 else:
                     if isinstance(action, Abort):

@@ -19,7 +19,7 @@ from hil.sim.echoes import Past
 from hil.sim.hosts import Process
 from hil.sim.trace import Trace
 from shared.errors import PeerError
-from shared.events import Event, LinkDown, LinkUp, Received, Send
+from shared.events import Address, AddressesChanged, Event, LinkDown, LinkUp, Received, Send
 from shared.request import Buffer
 from shared.wire.codec import encode
 from shared.wire.messages import Message
@@ -53,6 +53,7 @@ class Path:
     """What lies between two hosts, with the troubles that it has just now."""
 
     __slots__ = (
+        "address",
         "corrupt",
         "cut",
         "disorder",
@@ -81,6 +82,8 @@ class Path:
         self.rng = rng
         self.local = local
         """Whether it stays on one host."""
+        self.address = 0
+        """Counts the own addresses that the dealer had here, to tell one from the next."""
         self.cut = 0
         self.stalled = 0
         self.stalls = 0
@@ -95,6 +98,11 @@ class Path:
         self.past: dict[tuple[str, bool], Past] = {}
         """What was carried, by the dealer's link and whether towards the router."""
         self.troubled = False
+
+    @property
+    def own_address(self) -> str:
+        """The dealer's own address here."""
+        return f"{self.name}#{self.address}"
 
     def remember(self, link: str, upwards: bool) -> Past:
         """What a link carries this way, for a new incarnation of its dealer."""
@@ -294,7 +302,7 @@ class Net:
         router.out[connection.id] = connection.down
         if path.echo:
             self._echo(connection, at)
-        self._tell(dealer, LinkUp(connection.link), at)
+        self._tell(dealer, LinkUp(connection.link, path.own_address), at)
 
     def _echo(self, connection: Connection, at: int) -> None:
         """What earlier connections of this link carried comes once more, some of it."""
@@ -331,10 +339,32 @@ class Net:
             self._agenda.put(later, Loss(connection, connection.up.generation))
 
     def sever_path(self, path: Path, at: int, links: str = "") -> None:
-        """All connections of a path are gone, or those whose links end in `links`. Half of the routers notice."""
+        """All connections of a path are gone, or those whose links have `links` in their names. Half of the routers
+        notice."""
         for connection in self._connections.get(path.name, ()):
-            if connection.link.endswith(links):
+            if links in connection.link:
                 self.sever(connection, at, heard=path.rng.random() < 0.5)
+
+    def move(self, path: Path, at: int) -> None:
+        """The dealer's host has another address on this path: what was connected from the old one is gone."""
+        before = Address(path.name, path.own_address)
+        path.address += 1
+        self.sever_path(path, at)
+        change = AddressesChanged((Address(path.name, path.own_address),), (before,))
+        dealers = {connection.dealer.number: connection.dealer for connection in self._connections.get(path.name, ())}
+        for dealer in dealers.values():
+            self._tell(dealer, change, at)
+
+    def redial(self, dealer: Process, link: str, at: int) -> None:
+        """A dealer makes a connection anew, at once."""
+        connection = dealer.dealers.get(link)
+        if connection is not None:
+            self.sever(connection, at, heard=False)
+            # What the dealer would hear of the old connection is nothing to the new one.
+            connection.up.generation += 1
+            connection.up.open = False
+            connection.pause_ns = connection.pauses[0]
+            self._agenda.put(at + next(connection.path.draw), connection)
 
     def died(self, process: Process, at: int) -> None:
         """A process is gone: so are its connections."""
@@ -344,7 +374,7 @@ class Net:
         for connection in list(process.peers.values()):
             self.sever(connection, at, heard=True)
 
-    def _tell(self, dealer: Process, event: LinkUp | LinkDown, at: int) -> None:
+    def _tell(self, dealer: Process, event: LinkUp | LinkDown | AddressesChanged, at: int) -> None:
         if dealer.frozen or dealer.busy:
             dealer.links.append(event)
         else:

@@ -18,7 +18,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     are kept by their own answers alone. `streams` and `bursts` are shares of the clients, `late` and `withdrawn` of the
     requests. Each kind in `faults` comes at a seed with the chance `chance`, up to `often` times. `calm`: no clock, timer or
     execution time is far from the usual, deadlines are long, and nobody asks before the world has come up. `credits` is what
-    a node lends.
+    a node lends. `paths` is the share of devices that have several paths to their nodes.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     often: int = 3
     calm: bool = False
     credits: Span = (1, 16)
+    paths: float = 0.3
     rest_ms: int = 6_000
 
 
@@ -51,14 +52,25 @@ SCENARIOS = {
             name="mixed",
             weak=0.6,
             load=(0.1, 1.3),
-            faults=(*PATH_FAULTS, *CRASH, *CLOCK, *EXECUTOR_FAULTS),
+            faults=(*PATH_FAULTS, *CRASH, *CLOCK, *EXECUTOR_FAULTS, "move", "drain"),
             chance=0.35,
         ),
         Scenario(
-            name="calm", load=(0.05, 0.2), bursts=0.0, late=0.0, withdrawn=0.0, calm=True, nodes=(1, 2), credits=(8, 16)
+            name="calm",
+            load=(0.05, 0.2),
+            bursts=0.0,
+            late=0.0,
+            withdrawn=0.0,
+            calm=True,
+            nodes=(1, 2),
+            credits=(8, 16),
+            paths=0.0,
         ),
-        Scenario(name="network", weak=0.6, faults=PATH_FAULTS, nodes=(1, 3)),
-        Scenario(name="crash", weak=0.6, faults=CRASH, often=4),
+        Scenario(name="network", weak=0.6, faults=(*PATH_FAULTS, "move"), nodes=(1, 3), paths=0.0),
+        Scenario(
+            name="paths", weak=0.6, faults=(*PATH_FAULTS, "move", "kill", "stop", "drain"), paths=1.0, credits=(1, 8)
+        ),
+        Scenario(name="crash", weak=0.6, faults=(*CRASH, "drain"), often=4),
         Scenario(name="clock", faults=CLOCK),
         Scenario(
             name="crowd",

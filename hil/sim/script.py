@@ -17,21 +17,22 @@ START_NS = 1_000_000_000
 """True time at which every run begins."""
 
 FaultKind = Literal[
-    "cut", "cut-data", "stall", "loss", "duplicate", "disorder", "corrupt", "slow", "echo",
-    "kill", "stop", "late", "leave",
+    "cut", "cut-data", "stall", "loss", "duplicate", "disorder", "corrupt", "slow", "echo", "move",
+    "kill", "stop", "late", "leave", "drain",
     "suspend", "drift",
     "fail", "bad-rows", "overrun", "hang", "throttle",
 ]  # fmt: skip
 """What can go wrong.
 
-Of the way between an edge and a node (`EDGE>NODE`): `cut` connections, the one for requests alone (`cut-data`), `stall`
-(nothing passes, nothing is lost), messages lost, doubled, out of order or damaged with the chance `amount`, `slow` by the
-factor `amount`, `echo` (connections are cut, and what they carried comes once more on those after them). Of a process:
-`kill` (started again after `lasts_ns`, with another version of its models where `version` says so), `stop` as by SIGSTOP,
-`late` timers (by the factor `amount`), `leave` (a client closes, and comes again). Of a host: `suspend`, `drift` (its
-clock's rate is `amount` parts per million from now on). Of a process's executors: runs that `fail`, `bad-rows`, runs that
-take `amount` times longer with the chance of a half, a run that hangs (until the process is killed for it, where `amount` is
-not 0), all runs slower by the factor `amount` (`throttle`).
+Of the way between an edge and a node (`EDGE>NODE`, `EDGE>NODE+1` to its second address): `cut` connections, the one for
+requests alone (`cut-data`), `stall` (nothing passes, nothing is lost), messages lost, doubled, out of order or damaged with
+the chance `amount`, `slow` by the factor `amount`, `echo` (connections are cut, and what they carried comes once more on
+those after them), `move` (the edge's own address changes). Of a process: `kill` (started again after `lasts_ns`, with
+another version of its models where `version` says so), `stop` as by SIGSTOP, `late` timers (by the factor `amount`),
+`leave` (a client closes, and comes again), `drain` (a node is told to leave; it is started again). Of a host: `suspend`,
+`drift` (its clock's rate is `amount` parts per million from now on). Of a process's executors: runs that `fail`,
+`bad-rows`, runs that take `amount` times longer with the chance of a half, a run that hangs (until the process is killed
+for it, where `amount` is not 0), all runs slower by the factor `amount` (`throttle`).
 """
 
 
@@ -146,11 +147,18 @@ class Road(msgspec.Struct, frozen=True):
     times: str | tuple[int, ...]
     one_way_ns: int
     per_byte_ns: float
+    way: int = 0
+    """Which of the node's addresses it leads to."""
 
     @property
     def name(self) -> str:
         """How faults name it."""
-        return f"{self.edge}>{self.node}"
+        return road_name(self.edge, self.node, self.way)
+
+
+def road_name(edge: str, node: str, way: int) -> str:
+    """The name of the way between a device and one of a node's addresses."""
+    return f"{edge}>{node}+{way}" if way else f"{edge}>{node}"
 
 
 class Script(msgspec.Struct, frozen=True):

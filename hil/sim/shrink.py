@@ -146,4 +146,4 @@ def _concerns(item: Item, names: set[str]) -> bool:
         case Ask() | Source():
             return item.client in names
         case Fault():
-            return not names.isdisjoint((item.target, *item.target.split(">")))
+            return not names.isdisjoint((item.target, *item.target.partition("+")[0].split(">")))

@@ -16,14 +16,18 @@ from hil.sim.script import START_NS, Ask, Fault, Item, Script, Source
 from shared.events import (
     Abort,
     Action,
+    AddressesChanged,
     Arrived,
     ClientGone,
     ClockJumped,
+    Dial,
+    Draining,
     Event,
     Failed,
     Finished,
     Granted,
     Hold,
+    Leave,
     LinkDown,
     LinkUp,
     Received,
@@ -205,6 +209,10 @@ def _event(event: Event, now: int) -> str:
             return f"{event.client} opens stream {event.stream}"
         case StreamClosed():
             return f"{event.client} closes stream {event.stream}"
+        case Draining():
+            return "is told to leave"
+        case AddressesChanged():
+            return f"its addresses change: {event.left} left, {event.came} came"
 
 
 def _request(request: Request, now: int) -> str:
@@ -235,6 +243,10 @@ def _action(action: Action, now: int) -> str:
             )
         case WakeAt():
             return ""
+        case Leave():
+            return "leaves"
+        case Dial():
+            return f"connects {action.link} anew"
 
 
 def _outcome(outcome: Outcome) -> str:

@@ -30,6 +30,7 @@ from shared.wire.messages import (
     Cancel,
     ClientMessage,
     CloseStream,
+    Drain,
     EdgeMessage,
     Final,
     Hello,
@@ -241,10 +242,12 @@ def _check_small(message: Message) -> None:
         case Cancel():
             _check_numbers(message.incarnation, message.sequence, message.attempt)
         case Hello():
-            _check_numbers(message.protocol, message.incarnation)
+            _check_numbers(message.protocol, message.incarnation, message.path)
             _check_words(message.peer, *message.contracts)
+        case Drain():
+            _check_numbers(message.incarnation)
         case Welcome():
-            _check_numbers(message.protocol, message.incarnation, message.credits)
+            _check_numbers(message.protocol, message.incarnation, message.credits, message.paths)
             _check_words(message.node, *message.contracts)
         case Refusal():
             _check_numbers(message.incarnation, message.sequence, message.attempt)

@@ -15,6 +15,9 @@ import msgspec
 from shared.request import Fidelity, Stages, TensorSpec
 
 PROTOCOL = 1
+MAX_PATHS = 32
+"""Paths of one edge that a node takes: as many as an edge's settings may name."""
+
 MAX_HEADER = 4096
 MAX_TENSORS = 64
 
@@ -42,25 +45,29 @@ class Load(msgspec.Struct, frozen=True, gc=False, array_like=True):
 # --- edge and node -------------------------------------------------------------------------------------------------
 
 
-class Hello(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="hello"):
+class Hello(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="hello", omit_defaults=True):
     """First message of an edge on each connection. `connection` is `data` or `probe`; only `data` carries requests.
-    `contracts` are the digests that the edge means to ask for."""
+    `contracts` are the digests that the edge means to ask for. `path` tells the connections of an edge to one node apart:
+    each has one of each kind."""
 
     protocol: int
     peer: str
     incarnation: int
     connection: Literal["data", "probe"]
     contracts: tuple[str, ...]
+    path: int = 0
 
 
-class Welcome(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="welcome"):
-    """A node's answer to `Hello`. `contracts` are the digests, of those asked for, that it can run now."""
+class Welcome(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="welcome", omit_defaults=True):
+    """A node's answer to `Hello`. `contracts` are the digests, of those asked for, that it can run now. `paths` is how many
+    paths of one edge it takes, numbered from 0."""
 
     protocol: int
     node: str
     incarnation: int
     contracts: tuple[str, ...]
     credits: int
+    paths: int = 1
 
 
 class Infer(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="infer"):
@@ -98,7 +105,7 @@ class Reply(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="reply"):
 
 class Refusal(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="refusal"):
     """No answer will come for this attempt. `reason`: `expired`, `overload`, `credit`, `contract`, `input`, `size`,
-    `hello`, `duplicate`, `failed`, `cancelled`."""
+    `hello`, `duplicate`, `failed`, `cancelled`, `draining`."""
 
     incarnation: int
     sequence: int
@@ -140,6 +147,12 @@ class ProbeReply(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="prob
     load: Load
 
 
+class Drain(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="drain"):
+    """The node is about to leave: it answers what is there and lets nothing more in. It says `bye` when it goes."""
+
+    incarnation: int
+
+
 class Bye(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="bye"):
     """The sender is leaving or refuses to talk. `reason`: `closing`, `version`, `hello`, `full`."""
 
@@ -173,7 +186,7 @@ class Measured(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="measur
 EdgeMessage = Hello | Infer | Cancel | Probe | Measure | Bye
 """What an edge may send to a node."""
 
-NodeMessage = Welcome | Reply | Refusal | ProbeReply | Measured | Bye
+NodeMessage = Welcome | Reply | Refusal | ProbeReply | Measured | Drain | Bye
 """What a node may send to an edge."""
 
 # --- client and agent, on one host: they share one CLOCK_MONOTONIC, so times are absolute ------------------------------

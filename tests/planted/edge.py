@@ -13,8 +13,10 @@ from edge.broker import Broker
 from edge.cloud_way import CloudWay
 from edge.front import Front
 from edge.local_work import LocalWork
-from edge.nodes import Nodes, State
+from edge.nodes import Nodes
 from edge.open_request import Work
+from edge.outliers import Outliers
+from edge.paths import State
 from edge.register import Register
 from planted.plant import Bug, bug
 from shared.events import Hold, Resolve, WakeAt
@@ -94,13 +96,15 @@ def clock_jump_ignored(right: Any, self: Any, now: int, out: list[Any]) -> None:
     "_answered",
     "weak",
 )
-def attempt_not_checked(right: Any, self: Any, node: Any, message: Any, now: int) -> Any:
+def attempt_not_checked(right: Any, self: Any, path: Any, message: Any, now: int) -> Any:
     open_ = self._open.get(message.sequence)
     if open_ is None or not open_.attempts or not open_.attempts[-1].alive:
-        return right(self, node, message, now)
+        return right(self, path, message, now)
     last = open_.attempts[-1]
+    for known in last.node.paths:
+        known.out.pop((message.sequence, last.number), None)
     last.node.out.pop((message.sequence, last.number), None)
-    node.load(message.load)
+    path.node.load(message.load)
     return open_, last
 
 
@@ -111,8 +115,8 @@ def attempt_not_checked(right: Any, self: Any, node: Any, message: Any, now: int
     "_answered",
     "network",
 )
-def old_incarnation_taken(right: Any, self: Any, node: Any, message: Any, now: int) -> Any:
-    return right(self, node, msgspec.structs.replace(message, incarnation=self._incarnation), now)
+def old_incarnation_taken(right: Any, self: Any, path: Any, message: Any, now: int) -> Any:
+    return right(self, path, msgspec.structs.replace(message, incarnation=self._incarnation), now)
 
 
 @bug("timer not set anew", "A wake-up is asked for only where it is later than the one before", Broker, "_wake")
@@ -124,16 +128,16 @@ def timer_not_set_anew(right: Any, self: Any, now: int, out: list[Any]) -> None:
 
 
 @bug("stalled node used", "A node whose answer is overdue is asked all the same", Nodes, "overdue", "network")
-def stalled_node_used(right: Any, self: Any, node: Any, now: int) -> bool:
+def stalled_node_used(right: Any, self: Any, path: Any, now: int) -> bool:
     return False
 
 
 @bug("lost node used", "A node whose connection is gone is asked all the same", Nodes, "_lose", "network")
-def lost_node_used(right: Any, self: Any, node: Any, state: State) -> Any:
-    before, credits_ = node.state, node.credits
-    right(self, node, state)
-    node.state, node.credits = before, credits_
-    return node
+def lost_node_used(right: Any, self: Any, path: Any, state: State) -> Any:
+    before, credits_ = path.state, path.node.credits
+    right(self, path, state)
+    path.state, path.node.credits = before, credits_
+    return path
 
 
 @bug("answer held and not pushed", "A held answer is not pushed to the client", Broker, "_consider")
@@ -143,8 +147,8 @@ def answer_not_pushed(right: Any, self: Any, open_: Any, answer: Any, now: int, 
 
 
 @bug("credit exceeded", "An edge sends more than a node lent", Nodes, "usable")
-def credit_exceeded(right: Any, self: Any, contract: str) -> Any:
-    return [n for n in self.by_name.values() if n.state is State.UP and contract in n.contracts]
+def credit_exceeded(right: Any, self: Any, contract: str, now: int) -> Any:
+    return [p for p in self.paths() if p.state is State.UP and contract in p.node.contracts]
 
 
 @bug(
@@ -154,11 +158,11 @@ def credit_exceeded(right: Any, self: Any, contract: str) -> Any:
     "ask",
     "weak",
 )
-def another_cut_sent(right: Any, self: Any, open_: Any, attempt: Any, now: int) -> Any:
+def another_cut_sent(right: Any, self: Any, open_: Any, attempt: Any, path: Any, now: int) -> Any:
     encoded = open_.encoded
     try:
         open_.encoded = {open_.plan.routes[index].cut: frames for index, frames in encoded.items()}
-        return right(self, open_, attempt, now)
+        return right(self, open_, attempt, path, now)
     finally:
         open_.encoded = encoded
 
@@ -203,6 +207,22 @@ def answer_of_another_row(right: Any, self: Any, event: Any, now: int, out: list
         turned = [*results[1:], results[0]]
         results = tuple(msgspec.structs.replace(r, outputs=t.outputs) for r, t in zip(results, turned, strict=True))
     right(self, msgspec.structs.replace(event, results=results), now, out)
+
+
+@bug("leaving node used", "A node that says that it is about to leave is asked all the same", Nodes, "drains", "paths")
+def leaving_node_used(right: Any, self: Any, node: Any, message: Any) -> None:
+    pass
+
+
+@bug(
+    "every node left alone",
+    "Nodes are left alone for doing badly, however many already are",
+    Outliers,
+    "_eject",
+    "weak",
+)
+def every_node_left_alone(right: Any, self: Any, record: Any, now: int) -> None:
+    record.until = now + 1_000_000_000
 
 
 EDGE: tuple[Bug, ...] = tuple(value for value in globals().values() if isinstance(value, Bug))

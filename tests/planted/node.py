@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from cloud.credit import Credits
+from cloud.kept import Kept
 from cloud.peers import Peers
 from cloud.seen import Seen
 from cloud.session import Session
@@ -78,8 +79,8 @@ def jump_ignored(right: Any, self: Any, now: int, out: list[Any]) -> None:
 
 @bug("answer on another connection", "A node answers on the connection that greeted first", Session, "_reply")
 def answer_elsewhere(right: Any, self: Any, admitted: Any, *args: Any) -> None:
-    link = next(iter(self.peers._by_link), admitted.link)
-    right(self, msgspec.structs.replace(admitted, link=link), *args)
+    link = next(iter(self.peers._by_link), admitted.links[0])
+    right(self, msgspec.structs.replace(admitted, links=(link,)), *args)
 
 
 @bug(
@@ -97,6 +98,19 @@ def time_counted_twice(
 @bug("more peers than may be", "A node greets whoever comes", Peers, "_make_room", "crowd")
 def more_peers(right: Any, self: Any, now: int) -> None:
     pass
+
+
+@bug("copy not answered", "What came on two connections is answered on the first alone", Session, "_reply", "paths")
+def copy_not_answered(right: Any, self: Any, admitted: Any, *args: Any) -> None:
+    right(self, msgspec.structs.replace(admitted, links=admitted.links[:1]), *args)
+
+
+@bug("answer kept for another", "A kept answer is given to whatever has its sequence", Kept, "find", "paths")
+def kept_for_another(right: Any, self: Any, identity: Any, link: str, asked: Any, now: int) -> Any:
+    for kept in self._replies.values():
+        if kept.asked.sequence != asked.sequence and link not in kept.links:
+            return kept
+    return right(self, identity, link, asked, now)
 
 
 NODE: tuple[Bug, ...] = tuple(value for value in globals().values() if isinstance(value, Bug))
