@@ -30,7 +30,7 @@ from shared.errors import InvariantBroken
 from shared.events import Event, Received, Send
 from shared.measuring import Begin, Broke, End, Go, Hold, Measuring, Progress, Result, Say, Started, Step, Told
 from shared.settings import Execution
-from shared.wire.messages import Measure, Tensor
+from shared.wire.messages import Bye, Measure, Tensor
 
 PROGRAM = ("-P", "-m", "partitioner.profiles.inside")
 LOOK_S = 0.25
@@ -87,8 +87,13 @@ class Measurer:
         self._written = False
 
     def takes(self, event: Event, now: int) -> bool:
-        """Whether this event is a wish to be measured; if so it is seen to."""
-        if not isinstance(event, Received) or not isinstance(event.message, Measure):
+        """Whether this event is a wish to be measured; if so it is seen to. So is a goodbye, which is others' as well."""
+        if not isinstance(event, Received):
+            return False
+        if isinstance(event.message, Bye):
+            self._carry_out(self._measuring.left(event.link))
+            return False
+        if not isinstance(event.message, Measure):
             return False
         self._carry_out(self._measuring.asked(event.link, event.message, now))
         return True

@@ -24,7 +24,7 @@ import msgspec
 from shared.plan import Plan
 from shared.wire.messages import PROTOCOL, Measure, Measured
 
-SILENT_NS = 10_000_000_000
+SILENT_NS = 5_000_000_000
 """Whoever asked is gone after so long without a word."""
 
 LOADING_NS = 120_000_000_000
@@ -145,6 +145,10 @@ class Measuring:
         span_ns = LOADING_NS + HELD_FACTOR * round(message.seconds * 1e9)
         self._task = _Task(link, message.number, now, now + span_ns)
         return [begin, Say(link, Measured(message.number, "waiting"))]
+
+    def left(self, link: str) -> list[Step]:
+        """Somebody said goodbye."""
+        return self._over(None) if self._task is not None and self._task.link == link else []
 
     def look(self, busy: bool, now: int) -> list[Step]:
         """Look whether it may run: to be called whenever work came or went, and now and then."""

@@ -153,6 +153,14 @@ def test_who_says_nothing_any_more_is_forgotten_with_the_child() -> None:
     assert isinstance(made.asked("a", wish(), 2 * SILENT_NS)[0], Begin)
 
 
+def test_who_says_goodbye_is_forgotten_at_once_and_nobody_elses_goodbye_counts() -> None:
+    made = running()
+    assert made.left("b") == []
+    assert made.left("a") == [End()]
+    assert not made.active
+    assert made.left("a") == []
+
+
 def test_a_process_that_always_has_work_gives_up_in_the_end() -> None:
     made = running()
     end_ns = LOADING_NS + HELD_FACTOR * 20 * SECOND_NS

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import sys
 import threading
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,8 +31,12 @@ from partitioner.profiles.inside import BatchRuns, Inside, Stops, Undisturbed
 from partitioner.profiles.lookup import times_for, whole_us
 from partitioner.profiles.measure import Asked
 from shared.errors import UserError
+from shared.events import Received, Send
 from shared.measurer import Order
 from shared.request import Answer
+from shared.transport import Dealers
+from shared.wire.codec import decode_node
+from shared.wire.messages import PROTOCOL, Bye, Measure, Measured
 
 SHAPE = ("--shape", f"1,3,{SIDE},{SIDE}", "--preprocess", "image:mean=128,std=64")
 QUICK = ("--as", "cloud", "--cadence", "1000", "--seconds", "0")
@@ -55,10 +61,10 @@ def made(place: Path) -> Made:
 
 
 @pytest.fixture(scope="module")
-def node(place: Path, made: Made) -> Iterator[str]:
+def node(place: Path, made: Made) -> Iterator[ServiceProcess]:
     settings = cloud_settings([made.path]).replace("[memory]", "allow_profile = true\n[memory]")
     with ServiceProcess("cloud", place, settings, "--endpoint", ANY_PORT) as process:
-        yield process.endpoint
+        yield process
 
 
 def measured(where: str, place: Path, out: Path, *more: object) -> str:
@@ -67,8 +73,10 @@ def measured(where: str, place: Path, out: Path, *more: object) -> str:
     return said
 
 
-def test_a_node_measures_the_model_that_it_serves(node: str, place: Path, made: Made, tmp_path: Path) -> None:
-    said = measured(node, place, tmp_path / "node.profile", "--batch", "1,2")
+def test_a_node_measures_the_model_that_it_serves(
+    node: ServiceProcess, place: Path, made: Made, tmp_path: Path
+) -> None:
+    said = measured(node.endpoint, place, tmp_path / "node.profile", "--batch", "1,2")
     assert "small.onnx, cloud: measured" in said
     assert "segments of its bundle" in said
     profile = load_profile(tmp_path / "node.profile")
@@ -132,10 +140,10 @@ def test_a_process_that_may_not_is_not_measured(place: Path, made: Made, tmp_pat
     ],
 )
 def test_what_cannot_be_asked_this_way_is_refused(
-    node: str, place: Path, tmp_path: Path, more: tuple[object, ...], words: str
+    node: ServiceProcess, place: Path, tmp_path: Path, more: tuple[object, ...], words: str
 ) -> None:
     out = tmp_path / "x.profile"
-    status, said = call(place / "small.onnx", *QUICK, *more, "--through", node, "-o", out)
+    status, said = call(place / "small.onnx", *QUICK, *more, "--through", node.endpoint, "-o", out)
     assert status == 2
     assert words in " ".join(said.split())
     assert not out.exists()
@@ -151,6 +159,65 @@ def test_where_nobody_answers_is_said(place: Path, tmp_path: Path, monkeypatch: 
     status, said = call(place / "small.onnx", *SHAPE, *QUICK, "--through", "somewhere", "-o", tmp_path / "x.profile")
     assert status == 2
     assert "somewhere" in said
+
+
+class Wish:
+    """A wish that is said again until the child of the node runs."""
+
+    def __init__(self, endpoint: str, model: str) -> None:
+        self._wish = Measure(PROTOCOL, 1, model, (1,), 100.0, 60.0)
+        self._link = Dealers("wish", time.monotonic_ns(), decode_node)
+        self._link.connect("measure", endpoint)
+
+    def child_of(self, node: int) -> int:
+        """The child that measures, once it runs."""
+        end_s = time.monotonic() + PATIENCE_S
+        children = Path(f"/proc/{node}/task")
+        while time.monotonic() < end_s:
+            self.say(self._wish)
+            select.select([self._link], [], [], 0.05)
+            said = [event.message for event in self._link.drain() if isinstance(event, Received)]
+            if any(isinstance(message, Measured) and message.share > 0.0 for message in said):
+                found = [pid for task in children.iterdir() for pid in (task / "children").read_text().split()]
+                assert len(found) == 1
+                return int(found[0])
+        raise AssertionError("nothing is measured")
+
+    def say(self, message: Measure | Bye) -> None:
+        self._link.send(Send("measure", message))
+
+    def close(self) -> None:
+        self._link.close()
+
+
+def ends(child: int) -> bool:
+    """Whether the process behind this descriptor ends; the descriptor is closed."""
+    try:
+        return bool(select.select([child], [], [], PATIENCE_S)[0])
+    finally:
+        os.close(child)
+
+
+def test_the_child_ends_with_the_wish(node: ServiceProcess, made: Made) -> None:
+    wish = Wish(node.endpoint, made.plan.model)
+    child = os.pidfd_open(wish.child_of(node.pid))
+    wish.say(Bye("closing"))
+    assert ends(child)
+    wish.close()
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_the_child_ends_with_the_process(place: Path, made: Made, tmp_path: Path, killed: bool) -> None:
+    settings = cloud_settings([made.path]).replace("[memory]", "allow_profile = true\n[memory]")
+    with ServiceProcess("cloud", tmp_path, settings, "--endpoint", ANY_PORT) as process:
+        wish = Wish(process.endpoint, made.plan.model)
+        child = os.pidfd_open(wish.child_of(process.pid))
+        if killed:
+            process.kill()
+        else:
+            assert process.end()[0] == 0
+        assert ends(child)
+        wish.close()
 
 
 # What the child does, without one
