@@ -13,12 +13,17 @@ import resource
 import sys
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from shared.process import OwnProcess, share_one_heap
-from shared.process_settings import Effect, Host, Limits, apply, check_cores
+from shared.process_settings import Effect, Host, Limits, apply, asks, check_cores
 from shared.settings import Process
+
+TRANSPORT = "ZMQ"
+"""What the names of ZeroMQ's threads begin with."""
+
+BEGIN_S, LOOK_S = 5.0, 0.001
 
 _CAP_IPC_LOCK = 14
 _CAP_SYS_NICE = 23
@@ -59,6 +64,14 @@ class LinuxHost:
     def threads(self) -> frozenset[int]:
         """Ids of all threads of this process."""
         return frozenset(int(task.name) for task in (self._own / "task").iterdir())
+
+    def begun(self, transport: int) -> bool:
+        """Whether a thread of ZeroMQ's has taken its name. Before that it sets its own scheduling as it found it, and ends
+        the process where that has been changed meanwhile (libzmq's `thread.cpp`)."""
+        try:
+            return (self._own / "task" / str(transport) / "comm").read_text().startswith(TRANSPORT)
+        except OSError:
+            return True  # it is over
 
     def set_realtime(self, thread: int, priority: int) -> None:
         """SCHED_FIFO; threads that this one makes later stay ordinary."""
@@ -106,14 +119,24 @@ class Adaptation:
 
     def apply(self, transport: Collection[int] = ()) -> None:
         """On the loop's thread, when all others are there: ask the system, and say on stderr what could not be had.
-        `transport` are the ids of ZeroMQ's own threads.
+        `transport` are the ids of ZeroMQ's own threads, which are waited for until they have begun.
 
         Raises `SettingsError` where something could not be had and is `required`.
         """
+        if asks(self._settings):
+            wait_for(transport, LinuxHost().begun, time.sleep)
         self.effects = apply(self._settings, self._host, transport)
         for effect in self.effects:
             if not effect.in_force:
                 sys.stderr.write(f"headtail: {effect}\n")
+
+
+def wait_for(transport: Collection[int], begun: Callable[[int], bool], sleep_s: Callable[[float], None]) -> None:
+    """Wait until each of ZeroMQ's threads has begun, for some seconds at most (a busy host may take long to let one run)."""
+    for _ in range(round(BEGIN_S / LOOK_S)):
+        if all(map(begun, transport)):
+            return
+        sleep_s(LOOK_S)
 
 
 def suspended_s() -> float | None:

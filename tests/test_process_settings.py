@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from shared.errors import SettingsError
-from shared.process_host import Adaptation, LinuxHost, suspended_s
+from shared.process_host import BEGIN_S, Adaptation, LinuxHost, suspended_s, wait_for
 from shared.process_settings import Effect, Limits, apply, asks, check_cores, check_untouched, spans
 from shared.settings import Process
 
@@ -209,3 +209,23 @@ def test_capabilities_are_read_from_the_status(tmp_path: Path, mask: str, sys_ni
     (tmp_path / "self" / "status").write_text(f"Name:\tx\nCapEff:\t{mask}\n")
     limits = LinuxHost(tmp_path).limits()
     assert (limits.sys_nice, limits.ipc_lock) == (sys_nice, ipc_lock)
+
+
+def test_a_thread_of_the_transport_has_begun_when_it_has_its_name_or_is_over(tmp_path: Path) -> None:
+    for thread, name in ((7, "python"), (8, "ZMQbg/IO/0"), (9, "ZMQbg/Reaper")):
+        task = tmp_path / "self" / "task" / str(thread)
+        task.mkdir(parents=True)
+        (task / "comm").write_text(name)
+    host = LinuxHost(tmp_path)
+    assert [host.begun(thread) for thread in (7, 8, 9, 10)] == [False, True, True, True]
+
+
+def test_the_transports_threads_are_waited_for_and_not_for_ever() -> None:
+    looked: list[int] = []
+    slept: list[float] = []
+    wait_for((1, 2), lambda thread: looked.append(thread) is None and (thread == 1 or len(slept) == 3), slept.append)
+    assert len(slept) == 3
+    assert looked == [1, 2] * 4
+    slept.clear()
+    wait_for((1,), lambda _: False, slept.append)
+    assert sum(slept) == pytest.approx(BEGIN_S)
