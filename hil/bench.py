@@ -6,8 +6,8 @@ one executor (`hil.two_streams`), how soon a request is refused (`hil.refusals`)
 plan predicts is what its requests then take (`hil.predictions`); and, which
 take long and are asked for by name, what a long run leaves behind (`hil.leak`) and whether the search is right on every
 model of the zoo (`hil.search_proof`), what rungs of three trained models cost and keep (`hil.ladders`), what changing
-the cut under load costs (`hil.switching`), and whether second copies over two connections keep a lossy link in time
-(`hil.duplicates`).
+the cut under load costs (`hil.switching`), whether second copies over two connections keep a lossy link in time
+(`hil.duplicates`), and how soon the cloud answers again after the device's address has changed (`hil.moves`).
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from hil import (
     duplicates,
     journal_cost,
     ladders,
+    moves,
     plan_bench,
     predictions,
     refusals,
@@ -50,6 +51,7 @@ from hil.weight import add_weight
 STRETCH = 50_000
 LEAST_STRETCHES = 4
 REFUSALS = 200
+CHANGES = 10
 
 Progress = Callable[[str], None]
 
@@ -68,6 +70,7 @@ class Part(StrEnum):
     LADDER = "ladder"
     SWITCHING = "switching"
     DUPLICATES = "duplicates"
+    ADDRESS = "address"
 
 
 def play_streams(frames: int, progress: Progress) -> TwoStreams:
@@ -186,7 +189,8 @@ def main(
     refused, what recording costs, how long the exact search and a large plan take, whether predicted times are
     those that are then measured, and, asked for by name, whether the search is right on every model of the zoo, what a
     million requests leave behind, what the rungs of three models cost and keep, what changing the cut under load
-    costs, and whether second copies keep requests over a lossy link in time. Exit status 1 over a limit."""
+    costs, whether second copies keep requests over a lossy link in time, and how soon a changed address is overcome. Exit
+    status 1 over a limit."""
     console = Console()
     add_weight()
     parts = only or [Part.ROUND_TRIPS, Part.STREAMS, Part.REFUSALS, Part.JOURNAL, Part.SEARCH, Part.PREDICTIONS]
@@ -237,6 +241,10 @@ def main(
             duplicated = duplicates.measure(copies, status.update)
             tree["duplicates"] = msgspec.to_builtins(duplicated)
             good &= duplicates.show(duplicated, console)
+        if Part.ADDRESS in parts:
+            moved = moves.measure(CHANGES, status.update)
+            tree["address"] = msgspec.to_builtins(moved)
+            good &= moves.show(moved, console)
     if report is not None:
         report.write_text(json.dumps(tree, indent=1) + "\n", encoding="utf-8")
     if not good:

@@ -24,9 +24,8 @@ from hil.emulator.handle import Emulator
 from hil.emulator.messages import Link as Air
 from hil.emulator.shape import Shape
 from hil.monitor import Monitor, Noise
-from hil.services import Service, run_folder
+from hil.services import Service, run_folder, wait_ready
 from hil.small_plans import Times, make_images, write_small
-from shared.errors import HeadtailError
 from shared.lateness import LatenessFigures
 from shared.request import Answer, Outcome
 from shared.settings import AgentGroup, CloudSettings, EdgeSettings, Link, NodeAddress, NodeGroup
@@ -100,7 +99,7 @@ def measure(requests: int, progress: Progress) -> Duplicated:
         try:
             for service in services:
                 service.start()
-            _wait_ready(services)
+            wait_ready(services, READY_S)
             with Client(_endpoint(sockets, 1)) as single, Client(_endpoint(sockets, 2)) as double:
                 asked = _ask((single, double), requests, progress, monitor)
         finally:
@@ -153,15 +152,6 @@ def _services(emulator: Emulator, folder: Path, sockets: Path) -> list[Service]:
         )
         services.append(Service(name, "edge", edge, folder, place=emulator.command_at("edge", ())))
     return services
-
-
-def _wait_ready(services: list[Service]) -> None:
-    end = time.monotonic() + READY_S
-    while not all(service.ready for service in services):
-        if time.monotonic() > end:
-            slow = ", ".join(service.name for service in services if not service.ready)
-            raise HeadtailError(f"not ready after {READY_S:g} s: {slow}")
-        time.sleep(0.02)
 
 
 def _ask(clients: tuple[Client, Client], requests: int, progress: Progress, monitor: Monitor) -> Asked:

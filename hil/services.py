@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
@@ -133,6 +134,16 @@ class Service:
                 f"the process {self.name!r} ended with status {self._process.returncode}: {' / '.join(words) or 'no words'} "
                 f"(all of its output: {self.log})"
             )
+
+
+def wait_ready(services: Sequence[Service], timeout_s: float) -> None:
+    """Block until all of them serve. Raises `HeadtailError` where one ends instead, or takes longer."""
+    end = time.monotonic() + timeout_s
+    while not all(service.ready for service in services):
+        if time.monotonic() > end:
+            slow = ", ".join(service.name for service in services if not service.ready)
+            raise HeadtailError(f"not ready after {timeout_s:g} s: {slow}")
+        time.sleep(0.02)
 
 
 def free_ports(count: int) -> list[int]:
