@@ -316,14 +316,19 @@ class Attempts:
         """What was sent on these paths will not be answered there."""
         paths = list(paths)
         for path in paths:
-            self._nodes.outliers.failed(path.node.name, now)
+            self._fails(path, now)
         return [verdict for path in paths for verdict in self._give_up(path, now, out, lost=True)]
 
     def stalled(self, path: Path, now: int, out: list[Action]) -> list[Verdict]:
         """Nobody waits for this path any more, though what is out there may still come: where nothing else is under way it is
         hoped for."""
-        self._nodes.outliers.failed(path.node.name, now)
+        self._fails(path, now)
         return self._give_up(path, now, out, lost=False)
+
+    def _fails(self, path: Path, now: int) -> None:
+        """Nothing comes on this path: that is the node's fault where nothing comes on any."""
+        if not any(other.state is State.UP for other in path.node.paths):
+            self._nodes.outliers.failed(path.node.name, now)
 
     def _give_up(self, path: Path, now: int, out: list[Action], *, lost: bool) -> list[Verdict]:
         verdicts: list[Verdict] = []

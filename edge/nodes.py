@@ -287,7 +287,11 @@ class Nodes:
                     lost.append(self._lose(path, State.GREETING if path.state is State.GREETING else State.GONE))
                 actions.append(self._probe(path, now))
             if self.overdue(path, now):
-                stalled.append(path)
+                if _is_stuck(path):
+                    actions.append(self._redial(path, now))
+                    lost.append(path)
+                else:
+                    stalled.append(path)
         return actions, lost, stalled
 
     def next_wakeup(self) -> int | None:
@@ -327,6 +331,17 @@ class Nodes:
         path.probe_at = now + int(self._link.probe_interval_ms * MS)
         return Send(path.probe, Probe(path.probe_number, now, *path.last_probe))
 
+    def _redial(self, path: Path, now: int) -> Action:
+        """Make a data connection anew. What is out there is lost; the node is not, so that the path is used as soon as it has
+        greeted."""
+        for sent in path.out.values():
+            path.forgotten(sent, now)
+        _forget(path, list(path.out))
+        path.state = State.DOWN
+        self._local.pop(path.data, None)
+        made = self._connections[path.data]
+        return Dial(made.link, made.endpoint, made.source)
+
     def _lose(self, path: Path, state: State) -> Path:
         path.state = state
         path.node.forget_clock()
@@ -350,6 +365,17 @@ class Nodes:
         path.state = State.PAUSED
         path.was_lost = False
         path.return_at = now + int(self._rng.uniform(low, high) * MS)
+
+
+def _is_stuck(path: Path) -> bool:
+    """Whether it is this connection alone that carries nothing: another one on the same way was answered after what is
+    overdue here was sent. TCP waits a fifth of a second and more before it sends a lost packet again where nothing else
+    tells it of the loss; a new connection is there after a few round trips."""
+    sent_ns = min(sent.sent_ns for sent in path.out.values()) if path.out else 0
+    return any(
+        other is not path and other.way == path.way and other.state is State.UP and other.answered_ns > sent_ns
+        for other in path.node.paths
+    )
 
 
 def _forget(path: Path, keys: Sequence[tuple[int, int]]) -> None:

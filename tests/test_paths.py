@@ -9,7 +9,7 @@ import pytest
 from edge.nodes import FORGET_NS, MS, Nodes
 from edge.paths import Path, Sent, State, connections, of_node, ways_of
 from shared.endpoints import with_source
-from shared.events import Action, Send
+from shared.events import Action, Dial, Send
 from shared.settings import EdgeSettings, NodeAddress, PathAddress
 from shared.wire.messages import PROTOCOL, Hello, Load, ProbeReply, Welcome
 
@@ -210,3 +210,28 @@ def test_answers_that_a_path_owes_for_ever_hold_no_credit_for_ever() -> None:
             nodes.moved(path, now)
             path.probes_out = 0
     assert nodes.usable(CONTRACT, 0) == list(paths)
+
+
+def test_a_connection_that_alone_carries_nothing_is_made_anew_and_used_when_it_has_greeted() -> None:
+    nodes, paths = all_up()
+    send(paths[0], 1, 10 * MS)
+    send(paths[1], 1, 10 * MS)
+    paths[1].answered(paths[1].out.pop((1, 1)), 0, 15 * MS)
+    paths[1].answered_ns = 11 * MS
+    actions, lost, stalled = nodes.tick(10 * MS + 46 * MS)
+    assert [a for a in actions if isinstance(a, Dial)] == [Dial("n1/data", "tcp://10.0.0.1:7711", "wlan0")]
+    assert (lost, stalled) == ([paths[0]], [])
+    assert paths[0].state is State.DOWN
+    nodes.connected("n1/data", 60 * MS)
+    welcome(nodes, paths[0], 65 * MS)
+    assert paths[0].state is State.UP
+
+
+def test_a_stall_of_the_whole_way_is_waited_out() -> None:
+    nodes, paths = all_up()
+    send(paths[0], 1, 10 * MS)
+    send(paths[1], 2, 10 * MS)
+    paths[2].answered_ns = 50 * MS
+    actions, _, stalled = nodes.tick(10 * MS + 46 * MS)
+    assert not any(isinstance(a, Dial) for a in actions), "another way says nothing of this one"
+    assert stalled == [paths[0], paths[1]]

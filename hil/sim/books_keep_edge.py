@@ -203,8 +203,11 @@ def _dialled(book: EdgeBook, action: Dial, event: Event, now: int) -> None:
     """A connection is made anew: what was out on it is lost."""
     view = _view(book, action.link)
     if view is not None and _is_data(action.link):
+        lost = view.lost
         view.linked = False
         view.lose()
+        # Not the node was lost.
+        view.lost = lost
 
 
 def _unsent(book: EdgeBook, event: SendFailed, now: int) -> None:
