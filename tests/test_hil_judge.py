@@ -11,13 +11,14 @@ from hil.links.trace import Direction, Trace
 from hil.scenarios.figures import ArmFigures, RunFigures, figures, marks
 from hil.scenarios.judge import judge
 from hil.scenarios.oracle import Course, Request, oracle_share
-from hil.scenarios.scenario import Budgets, Fault, Scenario
+from hil.scenarios.scenario import Budgets, Fault, Noise, Scenario
 from hil.scenarios.timeline import Struck
 from hil.stalls import Stall
 
 MS = 1_000_000
 DUE = 20.0
 PERIOD = 33 * MS
+NOISE = Noise(stall_ms=4.0)
 
 
 def entry(number: int, kind: str = "on_time", ms: float = 8.0, node: str = "node-a") -> Entry:
@@ -26,7 +27,7 @@ def entry(number: int, kind: str = "on_time", ms: float = 8.0, node: str = "node
 
 
 def arm(entries: list[Entry], stalls: tuple[Stall, ...] = ()) -> ArmFigures:
-    return figures(entries, marks(entries, stalls, 4.0, DUE), DUE, 0)
+    return figures(entries, marks(entries, stalls, NOISE, DUE), DUE, 0)
 
 
 def control(late: int = 0, frames: int = 400) -> ArmFigures:
@@ -53,9 +54,10 @@ def good(frames: int = 400) -> list[Entry]:
 def test_a_frame_is_marked_where_a_stall_lies_between_its_time_and_its_deadline() -> None:
     entries = [entry(0), entry(1), entry(2)]
     stalls = (Stall(PERIOD + 19 * MS, 5 * MS), Stall(2 * PERIOD - 6 * MS, 5 * MS), Stall(2 * PERIOD + 5 * MS, 3 * MS))
-    assert marks(entries, stalls, 4.0, DUE) == [False, True, False]
-    assert marks(entries, (Stall(-30 * MS, 31 * MS),), 4.0, DUE) == [True, False, False], "one that began before"
-    assert marks(entries, (Stall(-30 * MS, 200 * MS),), 4.0, DUE) == [True, True, True]
+    assert marks(entries, stalls, NOISE, DUE) == [False, True, False]
+    assert marks(entries, (Stall(-30 * MS, 31 * MS),), NOISE, DUE) == [True, False, False], "one that began before"
+    assert marks(entries, (Stall(-30 * MS, 200 * MS),), NOISE, DUE) == [True, True, True]
+    assert marks(entries, (Stall(-30 * MS, 31 * MS),), Noise(stall_ms=4.0, after_ms=32.0), DUE) == [True, True, False]
 
 
 def test_shares_are_of_the_frames_that_are_not_marked() -> None:

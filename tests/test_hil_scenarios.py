@@ -80,6 +80,8 @@ def test_every_shipped_scenario_is_taken_and_long_enough(path: Path) -> None:
             '[[links]]\nname = "air"\ntrace = "a.csv"\n[[faults]]\nat_s = 1.0\nkind = "stall"\nfor_s = 1.0',
             "faults[0].link: is ''; expected a link of constant shape, which air is not",
         ),
+        ("[stream]\nblock_s = 11.0", "stream.block_s: is 11.0; expected at most half of stream.seconds"),
+        ("[stream]\nblock_s = 2.0\ncontrol_every = 2", "stream.control_every: is 2; expected 1 beside"),
         ('[model]\nroutes = ["rar"]', "model.routes: is 'rar'; expected one of raw"),
         ('[[links]]\nname = "air"\nup = { delay_ms = -1.0 }', "delay_ms is -1; expected 0 to 60000"),
         ('[[links]]\nname = "air"\nup = { delay = 1.0 }', "links[0].up.delay: unknown key; did you mean 'delay_ms'?"),
@@ -109,6 +111,13 @@ def test_frames_of_the_control_lie_halfway_between_those_that_are_judged() -> No
     gaps = {second.at_ns - first.at_ns for first, second in pairwise(found)}
     assert gaps == {50_000_000}
     assert sum(frame.arm == "control" for frame in frames(scenario(rate_hz=10.0, seconds=1.0, every=3))) == 4
+
+
+def test_arms_take_turns_where_the_scenario_says_so() -> None:
+    one = Scenario(name="x", about="y", stream=Stream(rate_hz=10.0, seconds=4.0, block_s=1.0))
+    found = frames(one)
+    assert [frame.arm for frame in found] == (["test"] * 10 + ["control"] * 10) * 2
+    assert {second.at_ns - first.at_ns for first, second in pairwise(found)} == {100_000_000}
 
 
 def test_a_suspended_device_asks_nothing() -> None:

@@ -18,6 +18,10 @@ def check_scenario(scenario: Scenario) -> None:
     """Raise `SettingsError` where keys do not fit each other."""
     for route in scenario.model.routes:
         _expect(route in ROUTES, "model.routes", route, f"one of {', '.join(ROUTES)}")
+    stream = scenario.stream
+    _expect(stream.block_s * 2 <= stream.seconds, "stream.block_s", stream.block_s, "at most half of stream.seconds")
+    if stream.block_s:
+        _expect(stream.control_every == 1, "stream.control_every", stream.control_every, "1 beside stream.block_s")
     names = [link.name for link in scenario.links]
     for index, link in enumerate(scenario.links):
         _check_link(f"links[{index}]", link)

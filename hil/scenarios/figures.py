@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from hil.ledger import Entry
+from hil.scenarios.scenario import Noise
 from hil.scenarios.timeline import Arm
 from hil.stalls import Stall
 
@@ -79,13 +80,15 @@ class ArmFigures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.frames == self.on_time + self.late + self.missed + self.rejected + self.superseded
 
 
-def marks(entries: Sequence[Entry], stalls: Sequence[Stall], stall_ms: float, deadline_ms: float) -> list[bool]:
-    """For each entry, whether a wake-up that was `stall_ms` late or later lies between its time and its deadline."""
-    late = sorted((stall.due_ns, stall.due_ns + stall.late_ns) for stall in stalls if stall.late_ns >= stall_ms * MS)
+def marks(entries: Sequence[Entry], stalls: Sequence[Stall], noise: Noise, deadline_ms: float) -> list[bool]:
+    """For each entry, whether the machine stalled between its time, or `noise.after_ms` before, and its deadline."""
+    late = sorted(
+        (stall.due_ns, stall.due_ns + stall.late_ns) for stall in stalls if stall.late_ns >= noise.stall_ms * MS
+    )
     ends = [end for _, end in late]
     found: list[bool] = []
     for entry in entries:
-        first = bisect_left(ends, entry.due_ns)
+        first = bisect_left(ends, entry.due_ns - round(noise.after_ms * MS))
         found.append(first < len(late) and late[first][0] <= entry.due_ns + round(deadline_ms * MS))
     return found
 

@@ -93,7 +93,7 @@ class Player:
         self._switches["control"].lead_to(ledgers["control"].delivered)
         periods: dict[Arm, float] = {
             "test": 1e3 / stream.rate_hz,
-            "control": 1e3 / stream.rate_hz * stream.control_every,
+            "control": 1e3 / stream.rate_hz * (1 if stream.block_s else stream.control_every),
         }
         planned = frames(scenario)
         begun = stage.begin_links()

@@ -109,7 +109,7 @@ def _figures(scenario: Scenario, known: Known, played: Played, played_traces: Ma
     arms = {
         arm: figures(
             entries,
-            marks(entries, played.seen.stalls, scenario.noise.stall_ms, deadline_ms),
+            marks(entries, played.seen.stalls, scenario.noise, deadline_ms),
             deadline_ms,
             played.began_ns,
         )

@@ -54,12 +54,14 @@ What = Literal["corrupt", "truncate", "identity", "shape", "cut", "mute"]
 
 class Stream(Group, frozen=True):
     """The camera: `rate_hz` frames a second for `seconds`, each due `deadline_ms` after its time. The control gets every
-    `control_every`-th frame's image half a period later."""
+    `control_every`-th frame's image half a period later; or, with `block_s`, the arms take turns of that length, so that each
+    has the whole rate and the machine no more than it."""
 
     rate_hz: Annotated[float, Meta(ge=1.0, le=1000.0)] = 30.0
     seconds: Annotated[float, Meta(gt=0.0, le=3600.0)] = 20.0
     deadline_ms: Milliseconds = 20.0
     control_every: Annotated[int, Meta(ge=1, le=100)] = 1
+    block_s: Annotated[float, Meta(ge=0.0, le=60.0)] = 0.0
 
 
 class Model(Group, frozen=True):
@@ -143,11 +145,13 @@ class Budgets(Group, frozen=True):
 
 class Noise(Group, frozen=True):
     """When the machine, and not headtail, was late. A frame is *marked* where the monitor saw a wake-up `stall_ms` late or
-    later between the frame's time and its deadline; shares are of the others. A run says nothing where more than
-    `most_marked` of its frames are marked, or where the control was on time in less than `least_control`; it is then played
-    again, `tries` times in all."""
+    later between the frame's time and its deadline, or up to `after_ms` before: at a high rate a stall leaves more work
+    behind than is done at once. Shares are of the others. A run says nothing where more than `most_marked` of its frames
+    are marked, or where the control was on time in less than `least_control`; it is then played again, `tries` times in
+    all."""
 
     stall_ms: Annotated[float, Meta(ge=2.0, le=60_000.0)] = 2.0
+    after_ms: Annotated[float, Meta(ge=0.0, le=1000.0)] = 0.0
     most_marked: Share = 0.4
     least_control: Share = 0.98
     tries: Annotated[int, Meta(ge=1, le=10)] = 3

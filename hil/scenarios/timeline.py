@@ -77,13 +77,17 @@ def steps(scenario: Scenario) -> list[Step]:
 
 
 def frames(scenario: Scenario) -> list[Frame]:
-    """The frames of both arms in order: the control's are due half a period after those that they repeat. While the device is
-    suspended nothing is asked."""
+    """The frames of both arms in order: the control's are due half a period after those that they repeat, or the arms take
+    turns, the test first. While the device is suspended nothing is asked."""
     stream = scenario.stream
     count = round(stream.seconds * stream.rate_hz)
     found: list[Frame] = []
     for number in range(count):
         at_ns = round(number * SECOND_NS / stream.rate_hz)
+        if stream.block_s:
+            turn = at_ns // round(stream.block_s * SECOND_NS)
+            found.append(Frame(at_ns, ARMS[turn % len(ARMS)], number))
+            continue
         found.append(Frame(at_ns, "test", number))
         if number % stream.control_every == 0:
             found.append(Frame(at_ns + round(SECOND_NS / stream.rate_hz / 2), "control", number))
