@@ -145,6 +145,19 @@ def test_how_long_service_was_away_is_held_against_its_budget() -> None:
     )
 
 
+def test_frames_during_which_the_machine_stalled_do_not_count_as_away() -> None:
+    struck = (Struck(0, 3000.0, 5000.0, ("node-a",)),)
+    away = [entry(n, "missed" if 3.0 <= n * 0.033 < 4.0 else "on_time", node="node-b") for n in range(1000)]
+    other = control(frames=1000)
+    stalls = tuple(Stall(n * PERIOD, 5 * MS) for n in range(100, 125))
+    told = [words for words in broken(scenario(KILL, over_s=0.4), arm(away), other, struck) if "until" in words]
+    assert told
+    assert not [
+        words for words in broken(scenario(KILL, over_s=0.4), arm(away, stalls), other, struck) if "until" in words
+    ]
+    assert [words for words in broken(scenario(KILL, over_s=0.2), arm(away, stalls), other, struck) if "until" in words]
+
+
 def test_frames_that_a_fault_costs_are_counted_beside_the_controls() -> None:
     struck = (Struck(0, 3000.0, 5000.0, ("node-a",)),)
     late = [entry(n, "late" if n in (92, 93) else "on_time", 8.0) for n in range(1000)]

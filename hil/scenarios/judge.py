@@ -58,8 +58,7 @@ def judge(scenario: Scenario, run: RunFigures, struck: Sequence[Struck]) -> Judg
 
 def _noise(scenario: Scenario, run: RunFigures) -> str:
     noise = scenario.noise
-    frames = run.test.frames + run.control.frames
-    marked = (run.test.marked + run.control.marked) / frames if frames else 1.0
+    marked = max(arm.marked / arm.frames if arm.frames else 1.0 for arm in (run.test, run.control))
     if marked > noise.most_marked:
         return f"the machine stalled during {marked:.1%} of the frames, more than {noise.most_marked:.0%}"
     if run.control.share < noise.least_control:
@@ -112,7 +111,7 @@ def _shares(scenario: Scenario, run: RunFigures, struck: Sequence[Struck]) -> It
         least = run.oracle - budgets.cloud_below_oracle
         what = f"by the cloud: the oracle's {run.oracle:.1%} less {100 * budgets.cloud_below_oracle:g} points"
         yield _least(what, test.cloud_share, least)
-    points = [point for point in test.timeline if not point.marked]
+    points = test.timeline
     for told, budget, found in (
         ("on time again", budgets.back_s, _backs(scenario, struck, points, cloud=False)),
         ("on time by the cloud again", budgets.cloud_back_s, _backs(scenario, struck, points, cloud=True)),
@@ -143,19 +142,10 @@ def _backs(
     found: list[tuple[str, float]] = []
     for one in struck:
         end_ms = one.begin_ms if one.end_ms is None else one.end_ms
-        if not any(point.due_ms >= end_ms for point in points):
-            continue
-        back_ms = next(
-            (
-                point.due_ms - end_ms
-                for point in points
-                if point.due_ms >= end_ms
-                and point.outcome == "on_time"
-                and (not cloud or point.source in scenario.nodes)
-            ),
-            float("inf"),
-        )
-        found.append((words(scenario.faults[one.fault]), back_ms))
+        later = [point for point in points if point.due_ms >= end_ms]
+        if later:
+            good = [point.outcome == "on_time" and (not cloud or point.source in scenario.nodes) for point in later]
+            found.append((words(scenario.faults[one.fault]), _away_ms(later, good, end_ms)))
     return found
 
 
@@ -167,16 +157,22 @@ def _overs(scenario: Scenario, struck: Sequence[Struck], points: Sequence[Point]
         if fault.kind not in NODE_FAULTS or not set(one.victims) & set(scenario.nodes):
             continue
         others = set(scenario.nodes) - set(one.victims)
-        over_ms = next(
-            (
-                point.due_ms - one.begin_ms
-                for point in points
-                if point.due_ms >= one.begin_ms and point.outcome == "on_time" and point.source in others
-            ),
-            float("inf"),
-        )
-        found.append((f"{', '.join(one.victims)}: {words(fault)}", over_ms))
+        later = [point for point in points if point.due_ms >= one.begin_ms]
+        good = [point.outcome == "on_time" and point.source in others for point in later]
+        found.append((f"{', '.join(one.victims)}: {words(fault)}", _away_ms(later, good, one.begin_ms)))
     return found
+
+
+def _away_ms(points: Sequence[Point], good: Sequence[bool], since_ms: float) -> float:
+    """How long after `since_ms` the first good frame was due. Where the machine stalled meanwhile, only frames during which
+    it did not count as away: then it is the time of the last of those."""
+    if True not in good:
+        return float("inf")
+    first = good.index(True)
+    before = points[:first]
+    if not any(point.marked for point in before):
+        return points[first].due_ms - since_ms
+    return max((point.due_ms - since_ms for point in before if not point.marked), default=0.0)
 
 
 def _late(scenario: Scenario, run: RunFigures, struck: Sequence[Struck]) -> Rule:

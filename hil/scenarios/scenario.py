@@ -75,9 +75,11 @@ class Model(Group, frozen=True):
 
 
 class Fleet(Group, frozen=True):
-    """The processes: so many nodes (`node-a`, `node-b`, ...), and a standby agent beside the agent or none."""
+    """The processes: so many nodes (`node-a`, `node-b`, ...), each reached over so many `connections` on each link, and a
+    standby agent beside the agent or none."""
 
     nodes: Annotated[int, Meta(ge=1, le=8)] = 2
+    connections: Annotated[int, Meta(ge=1, le=4)] = 1
     standby: bool = False
 
 

@@ -46,6 +46,7 @@ from shared.settings import (
     Link,
     NodeAddress,
     NodeGroup,
+    PathAddress,
 )
 
 MODEL = "small"
@@ -347,15 +348,7 @@ class Stage:
         self.wait_ready()
 
     def _agent(self, name: str, models: tuple[str, ...], journal: Journal) -> EdgeSettings:
-        nodes = (
-            tuple(
-                NodeAddress(name=node, endpoint=endpoint)
-                for node in self._scenario.nodes
-                for endpoint in self._backend.endpoints(node)[:1]
-            )
-            if name == AGENT
-            else ()
-        )
+        nodes = tuple(self._address(node) for node in self._scenario.nodes) if name == AGENT else ()
         up, down = self._scenario.links[0].up, self._scenario.links[0].down
         prior = Link(rate_mbit=up.rate_mbit or Link().rate_mbit, rtt_ms=up.delay_ms + down.delay_ms)
         return EdgeSettings(
@@ -365,6 +358,12 @@ class Stage:
             link=prior if name != CONTROL and not self._traces else Link(),
             journal=journal,
         )
+
+    def _address(self, node: str) -> NodeAddress:
+        """Where the agent finds a node: a path over each link."""
+        first, *others = self._backend.endpoints(node)
+        paths = tuple(PathAddress(endpoint=endpoint) for endpoint in others)
+        return NodeAddress(name=node, endpoint=first, connections=self._scenario.fleet.connections, paths=paths)
 
     def _add(self, name: str, verb: str, settings: EdgeSettings | CloudSettings) -> None:
         service = self.services[name] = self._backend.service(name, verb, settings, self._folder, PROGRAM)
