@@ -57,17 +57,16 @@ Order = tuple[int, int, int]
 
 class Seen(msgspec.Struct, frozen=True, gc=False):
     """What the scheduler found when it last looked at a lane: its head, the latest start of the head's batch, and until when
-    that holds, as long as neither head nor `rows` nor what is `known` change."""
+    that holds, as long as neither the lane nor what is `known` changes."""
 
     head: Job
-    rows: int
     known: int
     latest_ns: int
     until_ns: int
 
 
 class Lane:
-    """The jobs of one group, in order. `rows` of all of them. Changed by the queue alone, but for `seen`."""
+    """The jobs of one group, in order. `rows` of all of them. `seen` is the scheduler's, and None after each change."""
 
     __slots__ = ("group", "orders", "rows", "seen")
 
@@ -115,6 +114,7 @@ class DeadlineQueue:
             self._lanes[group] = Lane(group, job)
             return True
         lane.rows += job.row.rows
+        lane.seen = None
         order = (job.priority, job.deadline_ns, job.id)
         if lane.orders[-1] < order:
             lane.orders.append(order)
@@ -140,6 +140,7 @@ class DeadlineQueue:
                 self._deferred.pop(job.id, None)
             if lane is None:
                 lane = self._lanes[job.contract, job.range]
+                lane.seen = None
             order = (job.priority, job.deadline_ns, job.id)
             orders = lane.orders
             del orders[0 if orders[0] == order else bisect_left(orders, order)]
@@ -182,6 +183,7 @@ class DeadlineQueue:
         deferred = self._deferred.pop(job, None)
         if deferred is not None:
             ready = msgspec.structs.replace(deferred, earliest_ns=0)
+            self._lanes[ready.group].seen = None
             self._jobs[job] = ready
             if job in self._promised:
                 self._promised[job] = ready

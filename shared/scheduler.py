@@ -287,13 +287,18 @@ class Scheduler:
 
     def _next(self, executor: int, now: int, dropped: list[Job]) -> Run | None:
         """The launch for an idle executor, if any. Adds to `dropped` what left the queue for it."""
-        heads = self._heads(now, dropped)
-        for head in heads:
+        lanes = self._look(now, dropped)
+        first = min(lanes, default=None)
+        if first is None:
+            return None
+        run = self._launch(executor, first[3], now)
+        if run is not None:
+            return run
+        heads = [head for _, _, _, head in sorted(lanes)]
+        for head in heads[1:]:
             run = self._launch(executor, head, now)
             if run is not None:
                 return run
-        if not self._queue.promises:
-            return None
         # A group's first job may have to wait for a promise further back in the same group.
         promised = sorted((j for j in self._queue.promised() if j not in heads), key=lambda j: (j.deadline_ns, j.id))
         for job in promised:
@@ -302,38 +307,29 @@ class Scheduler:
                 return run
         return None
 
-    def _heads(self, now: int, dropped: list[Job]) -> list[Job]:
-        """The first job of each group that may begin now: the most important class first, in it the one whose batch, as large
-        as its time allows, must start soonest. Those at the head of a group whose time allows a smaller batch than is aimed
-        at (`shared.targets`), where more wait behind them, leave the queue."""
+    def _look(self, now: int, dropped: list[Job]) -> list[tuple[int, int, int, Job]]:
+        """The first job of each group that may begin now, with its place: the most important class first, in it the one whose
+        batch, as large as its time allows, must start soonest. Those at the head of a group whose time allows a smaller batch
+        than is aimed at (`shared.targets`), where more wait behind them, leave the queue."""
         queue, targets = self._queue, self._targets
         lanes = queue.lanes()
         if targets.due_ns <= now:
             targets.find(now)
             self._known += 1
-        if len(lanes) == 1 and not targets.aims:
-            head = queue.head(lanes[0], now)
-            return [] if head is None else [head]
+        known, keep_seen = self._known, not queue.waits_for_time
         found: list[tuple[int, int, int, Job]] = []
         for lane in lanes:
-            head = queue.head(lane, now)
-            if head is None:
-                continue
             seen = lane.seen
-            if (
-                seen is None
-                or seen.head is not head
-                or seen.rows != lane.rows
-                or seen.known != self._known
-                or now > seen.until_ns
-            ):
-                seen = self._see(lane, head, now, dropped)
+            if seen is None or seen.known != known or now > seen.until_ns:
+                head = queue.head(lane, now)
+                seen = None if head is None else self._see(lane, head, now, dropped)
                 if seen is None:
                     continue
-                lane.seen = seen
-            found.append((seen.head.priority, seen.latest_ns, seen.head.id, seen.head))
-        found.sort()
-        return [order[3] for order in found]
+                if keep_seen:
+                    lane.seen = seen
+            head = seen.head
+            found.append((head.priority, seen.latest_ns, head.id, head))
+        return found
 
     def _see(self, lane: Lane, head: Job, now: int, dropped: list[Job]) -> Seen | None:
         """Look at a lane that has changed: None where nothing of it is left that may begin."""
@@ -355,7 +351,7 @@ class Scheduler:
         most = min(self._max_rows[head.contract], lane.rows)
         _, takes = latency.batch_within(key, head.deadline_ns - now, most)
         latest = head.deadline_ns - takes
-        return Seen(head, lane.rows, self._known, latest, min(until, latest))
+        return Seen(head, self._known, latest, until if until < latest else latest)
 
     def _batch(self, head: Job, now: int) -> list[Job]:
         lane = self._queue.lane((head.contract, head.range))
@@ -369,7 +365,7 @@ class Scheduler:
 
     def _launch(self, executor: int, head: Job, now: int) -> Run | None:
         batch = self._batch(head, now)
-        rows = sum(j.row.rows for j in batch)
+        rows = sum([j.row.rows for j in batch])
         pessimistic = now + self.latency.pessimistic(head.key, rows)
         while self._would_break(executor, batch, pessimistic, now):
             if len(batch) == 1:

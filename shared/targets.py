@@ -29,7 +29,7 @@ MEMORY_NS = 1_000_000_000
 """The time in which a count decays to 1/e."""
 LEAST_NS = 100_000_000
 """The least time over which a rate is taken: the first few requests tell nothing of it."""
-EVERY_NS = 20_000_000
+EVERY_NS = 50_000_000
 """How often the aims are found anew."""
 STEPS = 16
 """In how many parts a budget is divided to look for the share."""

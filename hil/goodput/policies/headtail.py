@@ -36,6 +36,7 @@ class Headtail:
             max_rows={name: model.max_batch for name, model in zip(names, case.each, strict=True)},
             max_queued=QUEUED,
         )
+        self._devices = case.devices
         self._out: dict[int, tuple[int, int]] = {}
         self.wake_ns = NEVER
 
@@ -52,6 +53,10 @@ class Headtail:
 
     def decide(self, now: int) -> Sequence[Launch]:
         """What the scheduler launches. Where it finds something overdue it is asked again, as its owners do."""
+        if len(self._out) == self._devices and now < self.wake_ns:
+            # An arrival while all devices are busy: nothing can begin, but the new one may be the first to be too late.
+            self.wake_ns = self._scheduler.next_wakeup(now) or NEVER
+            return ()
         self._scheduler.pass_time(now)
         decision = self._scheduler.schedule(now)
         while not decision.final:
