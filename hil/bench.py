@@ -47,6 +47,7 @@ from hil.results import PhaseResult
 from hil.two_streams import StreamsRig
 from hil.two_streams_rules import LESSER, STRICT, TwoStreams
 from hil.weight import add_weight
+from partitioner.terminal import PlainConsole
 
 STRETCH = 50_000
 LEAST_STRETCHES = 4
@@ -191,7 +192,7 @@ def main(
     million requests leave behind, what the rungs of three models cost and keep, what changing the cut under load
     costs, whether second copies keep requests over a lossy link in time, and how soon a changed address is overcome. Exit
     status 1 over a limit."""
-    console = Console()
+    console = PlainConsole(highlight=True)
     add_weight()
     parts = only or [Part.ROUND_TRIPS, Part.STREAMS, Part.REFUSALS, Part.JOURNAL, Part.SEARCH, Part.PREDICTIONS]
     tree: dict[str, object] = {"cpus": os.cpu_count(), "python": sys.version.split()[0]}

@@ -17,6 +17,7 @@ from rich.console import Console
 
 from hil.chaos_rig import ChaosRig, Report
 from hil.weight import add_weight
+from partitioner.terminal import PlainConsole
 from shared.errors import HeadtailError
 
 
@@ -58,7 +59,7 @@ def main(
     report: Annotated[Path | None, typer.Option("--json", help="Write the (last) run's report here.")] = None,
 ) -> None:
     """Kill and stop agent and nodes under load. Exit status 1 where an outcome is lost, doubled or wrong."""
-    console = Console()
+    console = PlainConsole(highlight=True)
     add_weight()
     seed = seed or int(time.time())
     failed: list[int] = []

@@ -14,7 +14,6 @@ from typing import Annotated, get_args
 
 import msgspec
 import typer
-from rich.console import Console
 
 from hil.course import WARM_S, Course, Plans
 from hil.demo_board import DemoBoard
@@ -32,6 +31,7 @@ from hil.report_html import write_html
 from hil.rig import Rig
 from hil.verdict import judge
 from hil.weight import add_weight
+from partitioner.terminal import PlainConsole
 from shared.errors import UserError
 from shared.request import Array
 from shared.settings_file import load
@@ -84,7 +84,7 @@ def main(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     weight = tuple(add_weight())
     sys.setswitchinterval(SWITCH_S)
-    board = DemoBoard(Console(), began_s)
+    board = DemoBoard(PlainConsole(highlight=True), began_s)
 
     file = _model(model, board)
     planned_ms = likely_deadline_ms(settings, file)

@@ -18,6 +18,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from partitioner.terminal import PlainConsole
+
 COLUMNS = (
     "phase", "on time", "late", "missed", "lost", "p50 ms", "p99 ms", "machine p99 ms", "machine", "answers by", "rung",
     "fidelity",
@@ -107,7 +109,7 @@ def draw(lines: Iterable[bytes], console: Console) -> None:
 def main() -> None:
     """Draw boards from standard input until it ends."""
     try:
-        draw(sys.stdin.buffer, Console())
+        draw(sys.stdin.buffer, PlainConsole(highlight=True))
     except KeyboardInterrupt:
         return
 
