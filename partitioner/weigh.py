@@ -145,6 +145,7 @@ def weigh(study: Study, begun: Begun, progress: Progress) -> Weighing:
             *begun.notes,
             *(() if kept is None else kept.notes),
             *left_out,
+            *_crossing([way.cut for way in routes], table.loaded),
             *_doubts(study, table),
         ),
         kept=kept,
@@ -255,6 +256,16 @@ def _pinned(study: Study) -> list[str]:
             "out"
         )
     return told
+
+
+def _crossing(cuts: Sequence[str], loaded: Mapping[str, LoadedCut]) -> list[str]:
+    """Which tensors cross where several do, whose names stand in no name of a cut."""
+    found = [loaded[name].cut for name in dict.fromkeys(cuts) if name in loaded]
+    return [
+        f"at {cut.name!r} there cross {len(cut.tensors)} tensors: {', '.join(spec.name for spec in cut.tensors)}"
+        for cut in found
+        if len(cut.tensors) > 1 and cut.name not in {"input", "output"}
+    ]
 
 
 def _private(options: PlanOptions) -> list[str]:

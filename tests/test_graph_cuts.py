@@ -290,3 +290,28 @@ def test_the_set_of_a_cut_is_a_set() -> None:
     assert set(second.nodes - first.nodes) == set(second.nodes) - set(first.nodes)
     assert first.nodes == frozenset(first.nodes)
     assert hash(first.nodes) == hash(frozenset(first.nodes))
+
+
+def branches(*names: str) -> Net:
+    """One relu of its own for each name, joined at the end."""
+    net = Net()
+    net.input("x", ["n", 4])
+    for name in names:
+        net.add("MatMul", ["x", net.weight(f"{name}.w", 4, 4)], f"{name}.mm")
+        net.add("Relu", [f"{name}.mm"], name)
+    net.add("Concat", list(names), "y", axis=1)
+    net.output("y")
+    return net
+
+
+def test_a_cut_of_tensors_with_long_names_has_a_short_one_of_its_own() -> None:
+    names = [f"encoder/branch_{letter}/stage_1/output" for letter in "abc"]
+    finder = CutFinder(branches(*names).normal())
+    several = finder.at(*names)
+    assert several.name == f"{names[0]} and 2 more"
+    assert {spec.name for spec in several.tensors} == set(names)
+    assert finder.at(*names).name == finder.of_nodes(several.nodes).name == several.name
+    assert finder.at(names[0], names[1]).name == f"{names[0]} and 1 more"
+    assert finder.at(names[0], names[2]).name == f"{names[0]} and 1 more (2)"
+    assert finder.at(names[0]).name == names[0]
+    assert CutFinder(branches("left", "right").normal()).at("left", "right").name == "left,right"

@@ -117,3 +117,6 @@ def test_a_model_that_no_single_tensor_separates_is_cut_at_several(tmp_path: Pat
     assert splits
     assert any(c.measured for c in splits)
     assert {len(made.weighing.loaded[c.cut].cut.tensors) for c in splits if c.measured} == {2}
+    for route in {way.cut for way in made.weighing.routes if way.kind == "split"}:
+        crossing = ", ".join(spec.name for spec in made.weighing.loaded[route].cut.tensors)
+        assert any(note.endswith(f"there cross 2 tensors: {crossing}") for note in made.weighing.notes)

@@ -32,6 +32,9 @@ Element = TypeVar("Element")
 INPUT = "input"
 OUTPUT = "output"
 
+LONGEST_NAME = 40
+"""Characters of the names of several tensors, joined, that are still one name for a person."""
+
 
 class Prefix(Set[int]):
     """The first `count` nodes of an order, which all cuts of a sweep share: a set of its own for each cut would make them
@@ -62,8 +65,9 @@ class CandidateCut:
     """A border: the `nodes` (indices into the graph, without those that depend on weights alone) run before it, `tensors`
     cross it.
 
-    `name` is `input` for cut 0, `output` for the last, else the tensors by which it was found. `producer` is the operator
-    type that makes them. `share` estimates the part of the compute that lies before it (0 to 1).
+    `name` is `input` for cut 0, `output` for the last, else the tensors by which it was found, or, where those are too long
+    a word for a person, the first of them and how many more; one finder gives no two cuts the same. `producer` is the
+    operator type that makes them. `share` estimates the part of the compute that lies before it (0 to 1).
     """
 
     name: str
@@ -107,6 +111,7 @@ class CutFinder:
         work = [0.0 if i in constant else w for i, w in enumerate(operations(model.proto, self._facts))]
         total = sum(work) or 1.0
         self._shares = [operations_ / total for operations_ in work]
+        self._named: dict[frozenset[int], str] = {}
 
     def single(self) -> list[CandidateCut]:
         """`input`, every cut at a border that one tensor crosses, in order, `output`."""
@@ -148,7 +153,8 @@ class CutFinder:
             self._check_crossing(name, names)
         producer = "+".join(self._graph.node[self._made_by[name]].op_type for name in names)
         share = sum(self._shares[index] for index in nodes)
-        return CandidateCut(",".join(names), tuple(self._facts[n].spec for n in crossing), producer, nodes, share)
+        specs = tuple(self._facts[name].spec for name in crossing)
+        return CandidateCut(self._name_of(names, nodes), specs, producer, nodes, share)
 
     def of_nodes(self, nodes: Set[int]) -> CandidateCut:
         """The cut before which exactly these nodes run, with all tensors that cross it. They must be downward closed, some
@@ -166,7 +172,7 @@ class CutFinder:
         producer = "+".join(dict.fromkeys(self._graph.node[self._made_by[name]].op_type for name in made))
         share = sum(self._shares[index] for index in nodes)
         specs = tuple(self._facts[name].spec for name in crossing)
-        return CandidateCut(",".join(names), specs, producer, frozenset(nodes), share)
+        return CandidateCut(self._name_of(names, frozenset(nodes)), specs, producer, frozenset(nodes), share)
 
     @property
     def model(self) -> Model:
@@ -222,6 +228,19 @@ class CutFinder:
             )
         )
         return CandidateCut(OUTPUT, self._model.outputs, producer, self._prefix(len(self._order)), 1.0)
+
+    def _name_of(self, names: tuple[str, ...], nodes: frozenset[int]) -> str:
+        joined = ",".join(names)
+        if len(names) == 1 or len(joined) <= LONGEST_NAME:
+            return joined
+        if nodes not in self._named:
+            short = name = f"{names[0]} and {len(names) - 1} more"
+            number = 1
+            while name in self._named.values():
+                number += 1
+                name = f"{short} ({number})"
+            self._named[nodes] = name
+        return self._named[nodes]
 
     def _uses(self, name: str) -> int:
         return len(self._users.get(name, ())) + (name in self._outputs)
