@@ -24,6 +24,8 @@ import typer
 
 from cloud.journal import NODE, build_session, node_setup
 from cloud.launches import LaunchCount, Launches
+from shared.directory import check_length
+from shared.directory_file import DirectoryWatch
 from shared.driver import Driver
 from shared.errors import SettingsError
 from shared.events import Action, Draining, Event, Leave, Run, Send, SendFailed
@@ -100,6 +102,11 @@ class Node:
                 cores=settings.process.executor_cores,
             )
             made.callback(self._measurer.close)
+            found: tuple[DirectoryWatch, ...] = ()
+            if settings.node.directory:
+                found = (DirectoryWatch(Path(settings.node.directory), announce=True),)
+                made.callback(found[0].close)
+                check_length(found[0].first)
             self._leaving = Wish(Draining(), self.stop)
             made.callback(self._leaving.close)
             self._driver = Driver(
@@ -107,7 +114,7 @@ class Node:
                 self._perform,
                 completions=(self._shop.finished, self._measurer),
                 transports=(self._router,),
-                arrivals=(self._leaving,),
+                arrivals=(self._leaving, *found),
                 own_process=self._process.interpreter(),
                 idle=self._journal.idle,
             )

@@ -20,11 +20,13 @@ import msgspec
 from cloud.kept import Identity, Kept, KeptReply, same_request, size_of
 from cloud.peers import Peer, Peers
 from shared.codecs import check_frame
+from shared.directory import Directory, check_length, to_message
 from shared.errors import InvariantBroken, PeerError, SettingsError
 from shared.events import (
     Abort,
     Action,
     ClockJumped,
+    DirectorySeen,
     Draining,
     Event,
     Failed,
@@ -56,6 +58,7 @@ from shared.wire.messages import (
     Hello,
     Infer,
     Load,
+    NodeList,
     Probe,
     ProbeReply,
     Refusal,
@@ -108,6 +111,7 @@ class Session:
         self._last_job = 0
         self._wake_at = 0
         self._jumped_ns = 0
+        self._directory: NodeList | None = None
         self._leave_by = 0
         """When a node that is draining leaves at the latest; 0 where it is not."""
         self._left = False
@@ -129,6 +133,8 @@ class Session:
                 self._unreachable(event.link, out)
             case ClockJumped():
                 self._jumped(now, out)
+            case DirectorySeen():
+                self._tell_of(event.directory, out)
             case Draining():
                 self._drain(now, out)
             case Tick():
@@ -178,6 +184,8 @@ class Session:
         contracts = tuple(c for c in self._plans if c in message.contracts)
         credits_ = self.peers.credits.granted(peer.account)
         out.append(Send(link, Welcome(message.protocol, self._node, self._incarnation, contracts, credits_, MAX_PATHS)))
+        if self._directory is not None and message.connection == "data":
+            out.append(Send(link, self._directory))
         if self._leave_by:
             out.append(Send(link, Drain(self._incarnation)))
 
@@ -424,6 +432,19 @@ class Session:
             self._settle(job)
             self._stop(job, out)
             self.counters["peer-gone"] += 1
+
+    def _tell_of(self, directory: Directory, out: list[Action]) -> None:
+        """A directory was found: every edge is told of it, where it is newer than the one before."""
+        if self._directory is not None and directory.epoch <= self._directory.epoch:
+            return
+        try:
+            check_length(directory)
+        except SettingsError:
+            self.counters["directory-too-long"] += 1
+            return
+        told = to_message(directory)
+        self._directory = told
+        out += [Send(link, told) for peer in self.peers.all() for link in peer.data]
 
     def _drain(self, now: int, out: list[Action]) -> None:
         """This node is to leave: its edges are told at once, so that they ask others."""

@@ -94,7 +94,7 @@ class Agent:
                 self._perform,
                 completions=(self._host.finished, self._measurer),
                 transports=(self._host.nodes, self._clients),
-                arrivals=(self._host.addresses,),
+                arrivals=self._host.found,
                 own_process=self._process.interpreter(),
                 idle=self._host.journal.idle,
             )
@@ -111,9 +111,10 @@ class Agent:
         return self._clients.endpoint
 
     @property
-    def unwatched(self) -> str:
-        """Why changes of this host's addresses are not seen; empty where they are."""
-        return self._host.addresses.fault
+    def notes(self) -> tuple[str, ...]:
+        """What is not as it should be, for a person: addresses that cannot be watched, a list of nodes that cannot be
+        read."""
+        return self._host.notes
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -185,8 +186,8 @@ def main(
     agent = Agent(msgspec.structs.replace(settings, agent=group))
     with closing(agent):
         agent.adapt()
-        if agent.unwatched:
-            sys.stderr.write(f"{agent.unwatched}\n")
+        for note in agent.notes:
+            sys.stderr.write(f"{note}\n")
         stop_on_signals(agent.stop)
         save_on_signal(agent.save_journal)
         models = ", ".join(agent.models)

@@ -21,10 +21,13 @@ from edge.nodes import Nodes
 from edge.open_request import Attempt, Open
 from edge.paths import Path, State
 from edge.register import Register
+from shared.directory import Directory, from_message
+from shared.errors import SettingsError
 from shared.events import Action, Received, Send, SendFailed
 from shared.request import Answer, Array, Buffer
 from shared.settings import EdgeSettings
-from shared.wire.messages import Bye, Cancel, Drain, Infer, ProbeReply, Refusal, Reply, Welcome
+from shared.settings_check import check
+from shared.wire.messages import Bye, Cancel, Drain, Infer, NodeList, ProbeReply, Refusal, Reply, Welcome
 
 MAX_ATTEMPTS = 3
 RETRY = frozenset({"overload", "credit", "expired", "failed", "hello", "contract", "draining"})
@@ -65,6 +68,7 @@ class Attempts:
         self._incarnation = incarnation
         self._counters = counters
         self._copies = Copies(settings.duplicates)
+        self._follow = settings.fleet.follow
         self._copies_due = DueTimes(requests, settings.limits.max_open)
 
     # --- going out ------------------------------------------------------------------------------------------------------
@@ -230,6 +234,8 @@ class Attempts:
                     greetings, lost = self._nodes.welcomed(path, message, now)
                     out += greetings
                     return self.lost(lost, now, out)
+            case NodeList():
+                return self._told(message, now, out)
             case Drain():
                 self._nodes.drains(path.node, message)
             case Bye():
@@ -238,6 +244,27 @@ class Attempts:
             case _:
                 self._counters["unexpected-message"] += 1
         return []
+
+    def _told(self, message: NodeList, now: int, out: list[Action]) -> list[Verdict]:
+        """A node tells which nodes there are."""
+        if not self._follow or message.epoch <= self._nodes.epoch:
+            return []
+        try:
+            directory = check(from_message(message))
+        except SettingsError:
+            self._counters["bad-directory"] += 1
+            return []
+        return self.directory(directory, now, out)
+
+    def directory(self, directory: Directory, now: int, out: list[Action]) -> list[Verdict]:
+        """A directory was found."""
+        actions, lost = self._nodes.follow(directory, now)
+        self._counters["directories"] += bool(actions)
+        out += actions
+        return self._moved_away(lost, now, out)
+
+    def _moved_away(self, paths: Iterable[Path], now: int, out: list[Action]) -> list[Verdict]:
+        return [verdict for path in paths for verdict in self._give_up(path, now, out, lost=True)]
 
     def _answered(self, path: Path, message: Reply | Refusal, now: int) -> tuple[Open | None, Attempt | None]:
         """Settle a copy, its attempt's credit where it is the first answer, and learn the load; the request and attempt where

@@ -36,6 +36,7 @@ from shared.events import (
     Arrived,
     ClientGone,
     ClockJumped,
+    DirectorySeen,
     Draining,
     Event,
     Failed,
@@ -131,6 +132,8 @@ class Broker:
                 self._settle(self._attempts.lost(lost, now, out), now, out)
             case ClockJumped():
                 self._jumped(now, out)
+            case DirectorySeen():
+                self._settle(self._attempts.directory(event.directory, now, out), now, out)
             case Draining():
                 raise InvariantBroken("an edge is not told to leave")
         self._timers_due(now, out)

@@ -46,7 +46,7 @@ def _parts(settings: EdgeSettings, name: str, host: Host) -> Parts:
         host.perform,
         host.close,
         completions=(host.finished,),
-        transports=(host.nodes, host.addresses),
+        transports=(host.nodes, *host.found),
         room=room_for(limits.max_open),
         idle=host.journal.idle,
         save_journal=host.journal.save,

@@ -5,11 +5,15 @@ The agent's process and the embedded form are made of the same host; they differ
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from edge.fleet import with_newest
 from edge.front import model_info
 from edge.journal import EDGE, build_broker, edge_setup
 from edge.paths import connections
 from shared.addresses import AddressWatch
-from shared.events import Action, Dial, Event, Send, SendFailed
+from shared.directory_file import DirectoryWatch, Keeping
+from shared.events import Action, Dial, Event, HangUp, Keep, Send, SendFailed
 from shared.journal.keeper import Keeper
 from shared.settings import EdgeSettings
 from shared.transport import Dealers
@@ -24,11 +28,16 @@ SEND_MARK = 4
 class Host:
     """Bundles loaded, executors warm, links to the nodes opened. Raises `BundleError`, `SettingsError`, `UserError`.
 
-    `machine` is the broker to be driven, with its journal around it (`journal`); `own_process` is whether the process is
-    the agent's.
+    `machine` is the broker to be driven, with its journal around it (`journal`); `found` are sources of what changes around
+    it. `own_process` is whether the process is the agent's.
     """
 
     def __init__(self, settings: EdgeSettings, incarnation: int, *, own_process: bool) -> None:
+        self._watch = (
+            DirectoryWatch(Path(settings.fleet.directory), announce=False) if settings.fleet.directory else None
+        )
+        settings, fault = with_newest(settings, self._watch.first if self._watch is not None else None)
+        self._keeping = Keeping(Path(settings.fleet.state)) if settings.fleet.state else None
         self._settings = settings
         self._shop = Workshop(
             settings.agent.models,
@@ -53,7 +62,12 @@ class Host:
         except BaseException:
             self._shop.close()
             raise
-        self.addresses = AddressWatch()
+        addresses = AddressWatch()
+        self.notes = tuple(note for note in (fault, addresses.fault) if note)
+        """What is not as it should be, for a person."""
+        self.found: tuple[AddressWatch | DirectoryWatch, ...] = (addresses,)
+        if self._watch is not None:
+            self.found = (addresses, self._watch)
         try:
             for node in settings.nodes:
                 for way in connections(node):
@@ -76,6 +90,13 @@ class Host:
         if isinstance(action, Dial):
             self.nodes.redial(action.link, action.endpoint, action.source)
             return None
+        if isinstance(action, HangUp):
+            self.nodes.disconnect(action.link)
+            return None
+        if isinstance(action, Keep):
+            if self._keeping is not None:
+                self._keeping.keep(action.directory)
+            return None
         if isinstance(action, Send):
             return None if self.nodes.send(action) else SendFailed(action.link, action.message)
         return self._shop.perform(action)
@@ -88,4 +109,7 @@ class Host:
     def _release(self) -> None:
         self._shop.close()
         self.nodes.close()
-        self.addresses.close()
+        for source in self.found:
+            source.close()
+        if self._keeping is not None:
+            self._keeping.close()

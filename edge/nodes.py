@@ -10,12 +10,13 @@ import random
 from collections.abc import Iterator, Sequence
 
 from edge.outliers import Outliers
-from edge.paths import Kind, Path, Sent, State, connections, ways_of
+from edge.paths import Connection, Kind, Path, Sent, State, connections, ways_of
 from edge.redial import to_redial
 from edge.subset import ranked
-from shared.events import Action, AddressesChanged, Dial, Send
+from shared.directory import Directory, as_own
+from shared.events import Action, AddressesChanged, Dial, HangUp, Keep, Send
 from shared.offset import OffsetInterval
-from shared.settings import EdgeSettings, Link
+from shared.settings import EdgeSettings, Link, NodeAddress
 from shared.wire.messages import PROTOCOL, Drain, Hello, Load, Probe, ProbeReply, Welcome
 
 MS = 1_000_000
@@ -25,6 +26,9 @@ HELLO_EVERY_NS = 250 * MS
 FORGET_NS = 5_000 * MS
 """An attempt that is overdue for so long will not be answered: its credit is taken back, so that a node that owes a few
 answers for ever is not shut out for ever."""
+
+LEAVE_NS = 2_000 * MS
+"""How long answers of a node are waited for that is in the directory no more."""
 
 
 class Node:
@@ -71,15 +75,21 @@ class Nodes:
         self._incarnation = incarnation
         self._rng = rng
         self._jumped_ns = 0
-        self.by_name = {n.name: Node(n.name, settings.link, ways_of(n)) for n in settings.nodes}
+        self.by_name: dict[str, Node] = {}
+        self._own = {address.name: address for address in settings.nodes}
+        self._addresses: dict[str, NodeAddress] = {}
+        self._leaves_at: dict[str, int] = {}
+        """Nodes that are no longer in the directory, and until when what is out there is waited for."""
+        self._by_link: dict[str, Path] = {}
+        self.epoch = settings.fleet.epoch
         self._subset = settings.fleet.subset
         self._orders: dict[str, tuple[str, ...]] = {}
         self.outliers = Outliers(settings.outliers, rng)
-        self.outliers.know(self.by_name)
-        self._connections = {c.link: c for n in settings.nodes for c in connections(n)}
+        self._connections: dict[str, Connection] = {}
         self._local: dict[str, str] = {}
         """The own addresses of connections that are up, by link."""
-        self._by_link = {link: path for path in self.paths() for link in (path.data, path.probe)}
+        for address in settings.nodes:
+            self._add(address)
 
     def paths(self) -> Iterator[Path]:
         """All paths to all nodes."""
@@ -100,7 +110,7 @@ class Nodes:
             node = self.by_name[name]
             if contract not in node.contracts or node.draining or len(node.out) >= node.credits:
                 continue
-            if self.outliers.ejected(name, now):
+            if name in self._leaves_at or self.outliers.ejected(name, now):
                 continue
             paths = [p for p in node.paths if p.state is State.UP and len(p.out) < limit]
             found += paths
@@ -185,6 +195,57 @@ class Nodes:
         if node.draining:
             return []
         return [p for p in node.paths if p.state is State.UP and len(p.out) < limit and p not in taken]
+
+    def follow(self, directory: Directory, now: int) -> tuple[list[Action], list[Path]]:
+        """Take the nodes of a newer directory: connections to be made and ended, and the paths that are lost with a node
+        whose address has changed. A node that is in it no more is asked nothing more, and left when what is out there is
+        answered. What is not newer changes nothing."""
+        if directory.epoch <= self.epoch:
+            return [], []
+        self.epoch = directory.epoch
+        actions: list[Action] = [Keep(directory)]
+        lost: list[Path] = []
+        told = {address.name: self._own_view(address) for address in directory.nodes}
+        for name in list(self.by_name):
+            if name not in told:
+                self._leaves_at.setdefault(name, now + LEAVE_NS)
+            elif told[name] != self._addresses[name]:
+                lost += self.by_name[name].paths
+                actions += self._remove(name)
+            else:
+                self._leaves_at.pop(name, None)
+        for name, address in told.items():
+            if name not in self.by_name:
+                self._add(address)
+                actions += [Dial(made.link, made.endpoint, made.source) for made in connections(address)]
+        return actions, lost
+
+    def _own_view(self, told: NodeAddress) -> NodeAddress:
+        """How this edge reaches a node: its own settings say from where, if they name the node."""
+        own = self._own.get(told.name)
+        return own if own is not None and as_own(own, told) else told
+
+    def _add(self, address: NodeAddress) -> None:
+        node = self.by_name[address.name] = Node(address.name, self._link, ways_of(address))
+        self._addresses[address.name] = address
+        self._connections |= {made.link: made for made in connections(address)}
+        self._by_link |= {link: path for path in node.paths for link in (path.data, path.probe)}
+        self._orders.clear()
+        self.outliers.know(self.by_name)
+
+    def _remove(self, name: str) -> list[Action]:
+        node = self.by_name.pop(name)
+        for path in node.paths:
+            self._lose(path, State.DOWN)
+        links = [link for path in node.paths for link in (path.data, path.probe)]
+        for link in links:
+            del self._by_link[link], self._connections[link]
+            self._local.pop(link, None)
+        del self._addresses[name]
+        self._leaves_at.pop(name, None)
+        self._orders.clear()
+        self.outliers.know(self.by_name)
+        return [HangUp(link) for link in links]
 
     def drains(self, node: Node, message: Drain) -> None:
         """The node is about to leave: it is asked nothing more, and what is out there is waited for."""
@@ -274,6 +335,10 @@ class Nodes:
         actions: list[Action] = []
         lost: list[Path] = []
         stalled: list[Path] = []
+        for name, at in list(self._leaves_at.items()):
+            if now >= at or not self.by_name[name].out:
+                lost += self.by_name[name].paths
+                actions += self._remove(name)
         for path in self.paths():
             if path.state is State.PAUSED and now >= path.return_at:
                 path.state = State.UP
@@ -297,7 +362,7 @@ class Nodes:
     def next_wakeup(self) -> int | None:
         """When `tick` is due next."""
         stall_ns = int(self._link.stall_ms * MS)
-        soonest: int | None = None
+        soonest = min(self._leaves_at.values(), default=None)
         for path in self.paths():
             state = path.state
             at = path.probe_at if path.probe_up else None

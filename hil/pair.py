@@ -18,18 +18,22 @@ from edge.broker import Broker
 from edge.journal import EDGE, build_broker, edge_setup
 from edge.paths import connections
 from shared.codecs import decode_into, encode
+from shared.directory import Directory
 from shared.errors import InvariantBroken
 from shared.events import (
     Abort,
     Action,
     Arrived,
     Dial,
+    DirectorySeen,
     Draining,
     Event,
     Failed,
     Finished,
     Granted,
+    HangUp,
     Hold,
+    Keep,
     Leave,
     LinkDown,
     LinkUp,
@@ -142,7 +146,7 @@ class Pair:
     # --- what a test does ---------------------------------------------------------------------------------------------
 
     def start(self, name: str) -> None:
-        """Start a node, or start it again after `kill`, and let the edge connect."""
+        """Start a node, or start it again after `kill`, and let the edge connect, where it knows it."""
         incarnation = 1 + (self.now // MS)
         setup = node_setup(self._cloud, self.plans, name, incarnation)
         session = build_session(setup)
@@ -169,8 +173,22 @@ class Pair:
         self._feed(self.edge, LinkDown(link))
         self._at(self.now + 50 * MS, lambda: self._feed(self.edge, LinkUp(link)))
 
+    def _dialled(self, link: str) -> None:
+        host = self.nodes.get(link.rpartition("/")[0])
+        if host is not None and host.alive:
+            self._feed(self.edge, LinkUp(link))
+
     def _links(self, name: str) -> list[str]:
-        return [way.link for node in self._edge.nodes if node.name == name for way in connections(node)]
+        return [
+            path_link
+            for path in self.broker.nodes.paths()
+            if path.node.name == name
+            for path_link in (path.data, path.probe)
+        ]
+
+    def tell(self, directory: Directory) -> None:
+        """The edge finds a directory of the fleet. Nodes that are new in it are those that were started."""
+        self._feed(self.edge, DirectorySeen(directory))
 
     def drain(self, name: str) -> None:
         """Tell a node to leave; its connections break 1 ms after it has gone."""
@@ -279,7 +297,10 @@ class Pair:
                 self._wake(host, action.at_ns)
             case Dial():
                 self._broken[action.link] = self._broken.get(action.link, 0) + 1
-                self._at(self.now + 2 * MS, lambda: self._feed(self.edge, LinkUp(action.link)))
+                self.ways.setdefault(way_name(action.link), Way())
+                self._at(self.now + 2 * MS, lambda: self._dialled(action.link))
+            case HangUp() | Keep():
+                pass
             case Leave():
                 self._at(self.now + MS + self.ways[host.name].delay_ns(0), lambda: self.kill(host.name))
 

@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from shared.directory import Directory
 from shared.plan import Coding, SegmentRange
 from shared.request import Answer, Array, Buffer, Outcome, Request
 from shared.wire.messages import Message
@@ -160,6 +161,13 @@ class AddressesChanged(msgspec.Struct, frozen=True, gc=False):
     missed: bool = False
 
 
+class DirectorySeen(msgspec.Struct, frozen=True, gc=False):
+    """A directory of the fleet was found, as a file or elsewhere. An edge takes its nodes from it, a node tells its edges of
+    it, where it is newer than what they have."""
+
+    directory: Directory
+
+
 class Draining(msgspec.Struct, frozen=True, gc=False):
     """The node is to leave: it lets nothing more in, answers what is there, and asks to `Leave`. (node)"""
 
@@ -180,6 +188,7 @@ Event = (
     | ClockJumped
     | Draining
     | AddressesChanged
+    | DirectorySeen
 )
 
 # --- actions -----------------------------------------------------------------------------------------------------------
@@ -259,8 +268,20 @@ class Dial(msgspec.Struct, frozen=True, gc=False):
     source: str
 
 
+class HangUp(msgspec.Struct, frozen=True, gc=False):
+    """End a connection for good. (edge)"""
+
+    link: str
+
+
+class Keep(msgspec.Struct, frozen=True, gc=False):
+    """Keep this directory for the next start. (edge)"""
+
+    directory: Directory
+
+
 class Leave(msgspec.Struct, frozen=True, gc=False):
     """Nothing is left to do: the process may end. (node)"""
 
 
-Action = Dial | Leave | Run | Abort | Send | Hold | Resolve | Granted | WakeAt
+Action = Dial | HangUp | Keep | Leave | Run | Abort | Send | Hold | Resolve | Granted | WakeAt

@@ -130,9 +130,15 @@ class Outliers(Group, frozen=True):
 
 
 class Fleet(Group, frozen=True):
-    """How an edge uses the nodes that it knows. `subset`: for each plan so many of those that can be used, by a hash of the
-    names, and of these the one that is predicted to be soonest; 0 is all."""
+    """Which nodes an edge knows, and how it uses them. `epoch` is that of the list `nodes` of this file. `directory`: a file
+    with a newer list, looked at once a second. `follow`: whether lists that nodes tell of count. `state`: the file in which
+    the last list is kept over restarts; empty is none. `subset`: for each plan so many of those that can be used, by a hash
+    of the names, and of these the one that is predicted to be soonest; 0 is all."""
 
+    epoch: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
+    directory: str = ""
+    follow: bool = True
+    state: str = ""
     subset: Annotated[int, Meta(ge=0, le=256)] = 0
 
 
@@ -221,7 +227,8 @@ class AgentGroup(Group, frozen=True):
 class NodeGroup(Group, frozen=True):
     """The node itself. `credits` is how many requests it lends out in all. `allow_profile`: whoever may connect may have its
     device measured while it is idle (`shared.measuring`). Not by default: a node is one for many, none of whom owns it.
-    `drain_ms`: a node that is told to leave lets nothing more in and answers what is there, for so long at most."""
+    `drain_ms`: a node that is told to leave lets nothing more in and answers what is there, for so long at most.
+    `directory`: a file with the nodes of the fleet, of which this node tells its edges; empty is none."""
 
     name: Name = "cloud"
     endpoint: Text = "tcp://127.0.0.1:7711"
@@ -229,6 +236,7 @@ class NodeGroup(Group, frozen=True):
     credits: Count = 64
     allow_profile: bool = False
     drain_ms: Span = 2_000.0
+    directory: str = ""
 
 
 class EdgeSettings(Group, frozen=True):

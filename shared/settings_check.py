@@ -15,9 +15,10 @@ from typing import TypeVar, cast
 import msgspec
 from msgspec import inspect
 
+from shared.directory import Directory
 from shared.endpoints import endpoint_fault, source_fault
 from shared.errors import SettingsError, shown
-from shared.settings import CloudSettings, EdgeSettings
+from shared.settings import CloudSettings, EdgeSettings, NodeAddress
 
 Settings = TypeVar("Settings", bound=msgspec.Struct)
 
@@ -143,17 +144,7 @@ def _check_rules(settings: msgspec.Struct) -> None:
     if isinstance(settings, EdgeSettings):
         _require_endpoint("agent.endpoint", settings.agent.endpoint, binds=True)
         _require_distinct("agent.models", settings.agent.models)
-        for index, node in enumerate(settings.nodes):
-            _require_endpoint(f"nodes[{index}].endpoint", node.endpoint, binds=False)
-            _require_source(f"nodes[{index}].source", node.source, node.endpoint)
-            for at, way in enumerate(node.paths):
-                if way.endpoint:
-                    _require_endpoint(f"nodes[{index}].paths[{at}].endpoint", way.endpoint, binds=False)
-                _require_source(f"nodes[{index}].paths[{at}].source", way.source, way.endpoint or node.endpoint)
-            ways = [f"{way.endpoint or node.endpoint} from {way.source or 'anywhere'}" for way in node.paths]
-            _require_distinct(f"nodes[{index}].paths", [f"{node.endpoint} from {node.source or 'anywhere'}", *ways])
-        _require_distinct("nodes.name", [node.name for node in settings.nodes])
-        _require_distinct("nodes.endpoint", [node.endpoint for node in settings.nodes])
+        check_nodes(settings.nodes)
         if settings.agent.standby and settings.nodes:
             raise SettingsError(f"nodes: has {len(settings.nodes)}; expected none beside agent.standby = true")
         low, high = settings.link.return_pause_ms
@@ -168,9 +159,26 @@ def _check_rules(settings: msgspec.Struct) -> None:
     elif isinstance(settings, CloudSettings):
         _require_endpoint("node.endpoint", settings.node.endpoint, binds=True)
         _require_distinct("node.models", settings.node.models)
+    elif isinstance(settings, Directory):
+        check_nodes(settings.nodes)
     if isinstance(settings, EdgeSettings | CloudSettings):
         _require_distinct("process.cores", settings.process.cores)
         _require_distinct("process.executor_cores", settings.process.executor_cores)
+
+
+def check_nodes(nodes: Sequence[NodeAddress]) -> None:
+    """Raise `SettingsError` where an address of a node is none, or two nodes are one."""
+    for index, node in enumerate(nodes):
+        _require_endpoint(f"nodes[{index}].endpoint", node.endpoint, binds=False)
+        _require_source(f"nodes[{index}].source", node.source, node.endpoint)
+        for at, way in enumerate(node.paths):
+            if way.endpoint:
+                _require_endpoint(f"nodes[{index}].paths[{at}].endpoint", way.endpoint, binds=False)
+            _require_source(f"nodes[{index}].paths[{at}].source", way.source, way.endpoint or node.endpoint)
+        ways = [f"{way.endpoint or node.endpoint} from {way.source or 'anywhere'}" for way in node.paths]
+        _require_distinct(f"nodes[{index}].paths", [f"{node.endpoint} from {node.source or 'anywhere'}", *ways])
+    _require_distinct("nodes.name", [node.name for node in nodes])
+    _require_distinct("nodes.endpoint", [node.endpoint for node in nodes])
 
 
 def _require_text(path: str, text: str) -> None:

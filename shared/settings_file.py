@@ -51,18 +51,31 @@ def load_edge(path: Path) -> EdgeSettings:
     """An edge agent's settings, their paths made absolute. Raises `SettingsError` as `load` does."""
     settings = load(path, EdgeSettings)
     agent = replace(settings.agent, models=_beside(path, settings.agent.models))
-    return replace(settings, agent=agent, journal=_journal_beside(path, settings.journal))
+    fleet = replace(
+        settings.fleet,
+        directory=_one_beside(path, settings.fleet.directory),
+        state=_one_beside(path, settings.fleet.state),
+    )
+    return replace(settings, agent=agent, fleet=fleet, journal=_journal_beside(path, settings.journal))
 
 
 def load_cloud(path: Path) -> CloudSettings:
     """A cloud node's settings, their paths made absolute. Raises `SettingsError` as `load` does."""
     settings = load(path, CloudSettings)
-    node = replace(settings.node, models=_beside(path, settings.node.models))
+    node = replace(
+        settings.node,
+        models=_beside(path, settings.node.models),
+        directory=_one_beside(path, settings.node.directory),
+    )
     return replace(settings, node=node, journal=_journal_beside(path, settings.journal))
 
 
 def _beside(path: Path, others: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(str(path.resolve().parent / other) for other in others)
+
+
+def _one_beside(path: Path, other: str) -> str:
+    return _beside(path, (other,))[0] if other else ""
 
 
 def _journal_beside(path: Path, journal: Journal) -> Journal:

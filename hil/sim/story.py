@@ -21,12 +21,15 @@ from shared.events import (
     ClientGone,
     ClockJumped,
     Dial,
+    DirectorySeen,
     Draining,
     Event,
     Failed,
     Finished,
     Granted,
+    HangUp,
     Hold,
+    Keep,
     Leave,
     LinkDown,
     LinkUp,
@@ -211,6 +214,8 @@ def _event(event: Event, now: int) -> str:
             return f"{event.client} closes stream {event.stream}"
         case Draining():
             return "is told to leave"
+        case DirectorySeen():
+            return f"finds the directory of epoch {event.directory.epoch}"
         case AddressesChanged():
             return f"its addresses change: {event.left} left, {event.came} came"
 
@@ -247,6 +252,10 @@ def _action(action: Action, now: int) -> str:
             return "leaves"
         case Dial():
             return f"connects {action.link} anew"
+        case HangUp():
+            return f"ends {action.link}"
+        case Keep():
+            return f"keeps the directory of epoch {action.directory.epoch}"
 
 
 def _outcome(outcome: Outcome) -> str:

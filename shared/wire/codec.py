@@ -39,6 +39,7 @@ from shared.wire.messages import (
     Measured,
     Message,
     ModelInfo,
+    NodeList,
     NodeMessage,
     OpenStream,
     Probe,
@@ -246,6 +247,10 @@ def _check_small(message: Message) -> None:
             _check_words(message.peer, *message.contracts)
         case Drain():
             _check_numbers(message.incarnation)
+        case NodeList():
+            _check_numbers(message.epoch, *[entry.connections for entry in message.nodes])
+            for entry in message.nodes:
+                _check_words(entry.name, entry.endpoint, *entry.more)
         case Welcome():
             _check_numbers(message.protocol, message.incarnation, message.credits, message.paths)
             _check_words(message.node, *message.contracts)

@@ -147,6 +147,23 @@ class ProbeReply(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="prob
     load: Load
 
 
+class NodeEntry(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A node of a fleet: its name, where it listens, how many connections an edge should keep on each way to it, and its
+    further addresses."""
+
+    name: str
+    endpoint: str
+    connections: int
+    more: tuple[str, ...]
+
+
+class NodeList(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="nodes"):
+    """The nodes that there are, as of `epoch`: an edge takes a list of a higher epoch than its own in its place."""
+
+    epoch: int
+    nodes: tuple[NodeEntry, ...]
+
+
 class Drain(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="drain"):
     """The node is about to leave: it answers what is there and lets nothing more in. It says `bye` when it goes."""
 
@@ -186,7 +203,7 @@ class Measured(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="measur
 EdgeMessage = Hello | Infer | Cancel | Probe | Measure | Bye
 """What an edge may send to a node."""
 
-NodeMessage = Welcome | Reply | Refusal | ProbeReply | Measured | Drain | Bye
+NodeMessage = Welcome | Reply | Refusal | ProbeReply | Measured | Drain | NodeList | Bye
 """What a node may send to an edge."""
 
 # --- client and agent, on one host: they share one CLOCK_MONOTONIC, so times are absolute ------------------------------
