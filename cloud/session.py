@@ -199,6 +199,7 @@ class Session:
         peer.offset.peer_sent(message.sent_ns, now)
         if message.last_sent_ns > self._jumped_ns:
             peer.offset.peer_received(message.last_sent_ns, message.last_received_ns, now)
+        self.peers.credits.rest(peer.account)
         out.append(Send(link, ProbeReply(message.number, message.sent_ns, now, now, self._load(peer, now))))
 
     def _infer(self, link: str, message: Infer, frames: tuple[Buffer, ...], now: int, out: list[Action]) -> None:

@@ -23,6 +23,7 @@ class CreditMachine(RuleBasedStateMachine):
         self.capacity = capacity
         self.credits = Credits(capacity)
         self.out: dict[str, int] = {}
+        self.resting: set[str] = set()
 
     @rule(peer=names)
     def join(self, peer: str) -> None:
@@ -34,6 +35,7 @@ class CreditMachine(RuleBasedStateMachine):
     def leave(self, peer: str) -> None:
         self.credits.leave(peer)
         self.out.pop(peer, None)
+        self.resting.discard(peer)
         assert self.credits.out(peer) == self.credits.granted(peer) == 0
 
     @rule(peer=names)
@@ -54,6 +56,20 @@ class CreditMachine(RuleBasedStateMachine):
         if peer in self.out:
             self.out[peer] -= 1
 
+    @rule(peer=names)
+    def rest(self, peer: str) -> None:
+        before = self.credits.granted(peer)
+        was_resting = peer in self.resting
+        self.credits.rest(peer)
+        after = self.credits.granted(peer)
+        self.resting.discard(peer)
+        if peer in self.out and after < before:
+            assert after == self.out[peer] == 0, "credit is taken from a peer that uses it"
+            assert len(self.out) > self.capacity, "credit is taken although there is enough"
+            self.resting.add(peer)
+        elif not was_resting:
+            assert after == before
+
     @rule()
     def everything_ends(self) -> None:
         for peer, out in self.out.items():
@@ -65,8 +81,10 @@ class CreditMachine(RuleBasedStateMachine):
         granted = {peer: self.credits.granted(peer) for peer in self.out}
         if self.out:
             share = max(1, self.capacity // len(self.out))
-            assert all(share - 1 <= got <= share for got in granted.values()) or self.capacity < len(self.out)
-            assert sum(granted.values()) >= min(self.capacity, len(self.out)), "credit is lost"
+            idle = [got for peer, got in granted.items() if peer not in self.resting]
+            assert all(share - 1 <= got <= share for got in idle) or self.capacity < len(self.out)
+            resting = len(self.resting & set(self.out))
+            assert sum(granted.values()) >= min(self.capacity, len(self.out) - resting), "credit is lost"
 
     @rule(peer=names)
     def tell(self, peer: str) -> None:
@@ -85,3 +103,41 @@ class CreditMachine(RuleBasedStateMachine):
 
 TestCredits = CreditMachine.TestCase
 TestCredits.settings = settings(max_examples=100, stateful_step_count=50)
+
+
+def test_in_a_crowd_idle_credit_goes_round_and_every_peer_has_its_turn() -> None:
+    book = Credits(3)
+    crowd = [f"peer{i}" for i in range(10)]
+    had: dict[str, int] = dict.fromkeys(crowd, 0)
+    for peer in crowd:
+        book.join(peer)
+    for _ in range(60):
+        for peer in crowd:
+            book.rest(peer)
+            had[peer] += book.granted(peer)
+            book.validate()
+    assert min(had.values()) >= 5
+    assert sum(had.values()) >= 60 * 2
+
+
+def test_a_peer_that_uses_its_credit_keeps_it_in_a_crowd() -> None:
+    book = Credits(1)
+    assert [book.join("busy"), book.join("other")] == [1, 0]
+    for _ in range(10):
+        book.rest("busy")
+        assert book.take("busy")
+        book.give_back("busy")
+        book.rest("other")
+        assert book.granted("other") == 0
+    for _ in range(2):
+        book.rest("busy")
+    assert (book.granted("busy"), book.granted("other")) == (0, 1)
+
+
+def test_peers_keep_idle_credit_where_there_is_enough_for_all() -> None:
+    book = Credits(2)
+    book.join("one")
+    book.join("two")
+    for _ in range(5):
+        book.rest("one")
+    assert (book.granted("one"), book.granted("two")) == (1, 1)
