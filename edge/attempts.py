@@ -24,6 +24,7 @@ from edge.register import Register
 from shared.directory import Directory, from_message
 from shared.errors import SettingsError
 from shared.events import Action, Received, Send, SendFailed
+from shared.latency import WorkKey
 from shared.request import Answer, Array, Buffer
 from shared.settings import EdgeSettings
 from shared.settings_check import check
@@ -82,9 +83,16 @@ class Attempts:
             self._send(open_, attempt, now, out)
             return
         key, coding = head
-        by = open_.resolve_by - 1  # before its own rung
+        by = self._head_due(open_, key, now)
         attempt.job = self._work.queue((open_.id, attempt.number), open_.request, key, coding, by, now, promised=False)
         attempt.alive = attempt.job != 0
+
+    def _head_due(self, open_: Open, key: WorkKey, now: int) -> int:
+        """When the work before sending must be done: while its request's own rung waits, so soon that it begins before that,
+        since the rung runs in the flight's time; at the request's end where that cannot be."""
+        last = open_.resolve_by - 1
+        before_rung = last - self._work.longest_ns(open_.rung_job)
+        return before_rung if now + self._work.typical_ns(key, open_.request) <= before_rung else last
 
     def head_done(
         self,

@@ -46,6 +46,14 @@ class LocalWork:
         self._owners[row.job] = owner
         return row.job
 
+    def longest_ns(self, job: int) -> int:
+        """How long a job that waits may take by what was seen of late; 0 where it does not wait."""
+        return self._scheduler.waiting_ns(job)
+
+    def typical_ns(self, key: WorkKey, request: Request) -> int:
+        """How long such work typically takes for a request."""
+        return self._scheduler.latency.typical(key, request.rows)
+
     def owner(self, job: int) -> Owner:
         """Whose job this is; `NOBODY` where it is not wanted any more."""
         return self._owners.get(job, NOBODY)

@@ -125,6 +125,11 @@ class Scheduler:
             self._targets.came(job, now)
         return True
 
+    def waiting_ns(self, job: int) -> int:
+        """How long a job that waits takes at its longest of late; 0 where it does not wait."""
+        found = self._queue.get(job)
+        return 0 if found is None else self.latency.worst(found.key, found.rows)
+
     def hasten(self, job: int) -> None:
         """A job that was put off may begin at once."""
         self._queue.hasten(job)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from plans import INT8_ROUTE, Y, make_input, make_plan
 
 from hil.pair import MS, WAKE_NS, Pair, stamp
 from shared.events import ClockJumped, Received
-from shared.plan import Plan, Route
+from shared.plan import Plan, Route, contract_digest
 from shared.request import Answer, Array, Missed, Rejected, Superseded
 from shared.settings import CloudSettings, EdgeLimits, EdgeSettings, NodeAddress, NodeGroup
 from shared.wire.messages import Load, Reply, tensor_table
@@ -425,3 +426,13 @@ def test_an_edge_that_was_suspended_greets_its_nodes_anew_and_is_served_at_once(
     pair.run(20)
     assert pair.answer(sequence).source == "cloud"
     assert pair.nodes["a"].machine.counters["refused-expired"] == 0
+
+
+def test_the_work_before_sending_comes_before_the_rung_which_runs_while_the_cloud_works() -> None:
+    _, plan = make_plan(edge_ms=(1.0, 6.0), routes=(INT8_ROUTE,), rung_agreement=0.5)
+    plan = msgspec.structs.replace(plan, ladder=plan.ladder[1:])
+    pair = pair_of((contract_digest(plan), plan))
+    sequence = pair.ask(make_input(), 11.0)
+    pair.run(30)
+    assert [run.range.program for run in pair.edge.launched] == [0, 1]
+    assert pair.answer(sequence).source == "cloud"

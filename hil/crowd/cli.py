@@ -46,7 +46,7 @@ def main(
     """Let many edges ask a few nodes while one of these dies and returns.
 
     Exit status 1 where a node is offered more than 1.2 times the credit that it lends, where what a node is sent swings by
-    more than half of its mean later than 2 s after a change, or where less than 99 % of the requests are answered in time.
+    more than half of an even share later than 2 s after a change, or where less than 99 % of the requests are in time.
     """
     if not 0.0 < dies_s < returns_s < seconds:
         raise UserError(
@@ -85,7 +85,8 @@ def told(result: Result) -> str:
         f"in time {100 * judged.on_time:.2f} %, answered by a node {100 * judged.cloud:.1f} %; "
         f"{100 * judged.served:.1f} % of the edges had such an answer",
         f"a node was offered up to {judged.offered:.2f} times its credit (bound {OFFERED:g})",
-        f"what a settled node was sent was up to {100 * judged.swing:.0f} % off its mean (bound {100 * SWING:.0f} %)",
+        f"what a settled node was sent was off its mean by up to {100 * judged.swing:.0f} % of an even share "
+        f"(bound {100 * SWING:.0f} %)",
         f"refused: {refused}",
         *judged.faults,
     ]

@@ -80,6 +80,12 @@ class FixedChannel:
         self._agenda.put(arrival, arrive)
         return True
 
+    def renew(self) -> None:
+        """Make it anew."""
+        if self._made:
+            self._made = 0
+            self._connect(self._agenda.now)
+
     def cut(self) -> None:
         """The other end has died."""
         if not self._made:

@@ -75,6 +75,6 @@ class Predictions:
     def _surely(self, link: str, message: Infer) -> int | None:
         """When the answer is predicted to be back with the broker's own margin, by the edge's clock; None where the broker
         has given the attempt up already."""
-        node = None if self._broker is None else self._broker.nodes.of_link(link)
-        sent = None if node is None else node.out.get((message.sequence, message.attempt))
+        path = None if self._broker is None else self._broker.nodes.of_link(link)
+        sent = None if path is None else path.out.get((message.sequence, message.attempt))
         return None if sent is None else sent.sure_ns

@@ -352,6 +352,14 @@ class Connection:
         sender.write(nbytes, deliver, self._agenda.now)
         return True
 
+    def renew(self) -> None:
+        """Make it anew; the dealer hears only that it is there."""
+        if self._senders is not None:
+            for sender in self._senders:
+                sender.end()
+            self._senders = None
+            self._connect(self._agenda.now)
+
     def _connect(self, now: int) -> None:
         """Shake hands: once for TCP, once for the greeting of ZeroMQ."""
         at = now

@@ -16,6 +16,7 @@ import numpy as np
 
 from cloud.session import Session
 from edge.broker import Broker
+from edge.paths import connections
 from hil.regret.tcp import MS, Agenda, Happen
 from hil.sim.times import TABLE, lognormal
 from shared.codecs import encode
@@ -23,6 +24,7 @@ from shared.events import (
     Abort,
     Action,
     Arrived,
+    Dial,
     Event,
     Failed,
     Finished,
@@ -63,6 +65,10 @@ class Channel(Protocol):
 
     def send(self, nbytes: int, deliver: Happen, *, upward: bool) -> bool:
         """Send a message, upward to the node; False where there is no connection or it takes no more."""
+        ...
+
+    def renew(self) -> None:
+        """Make the connection anew; the edge hears only that it is there."""
         ...
 
 
@@ -153,8 +159,7 @@ class World:
         broker = Broker(settings, self._plans, 1, random.Random(f"{self._seed} {name}"))
         host = self.edges[name] = EdgeHost(name, broker, times)
         for node in settings.nodes:
-            for kind in ("data", "probe"):
-                link = f"{node.name}/{kind}"
+            for link in (way.link for way in connections(node)):
                 host.channels[link] = self._network.connect(
                     name, node.name, link, self._feeds(host, LinkUp(link)), self._feeds(host, LinkDown(link))
                 )
@@ -212,6 +217,9 @@ class World:
                 self._watch.resolved(host.name, action, self.agenda.now)
             case WakeAt():
                 self._wake(host, action.at_ns)
+            case Dial():
+                if isinstance(host, EdgeHost):
+                    host.channels[action.link].renew()
             case _:
                 pass
 
