@@ -20,8 +20,9 @@ from edge.client_stream import Stream
 from edge.tickets import OutcomeFuture
 from hil.ledger import Entry, Ledger
 from hil.player import LAST_S, Switch
+from hil.scenarios.known import MODEL, Known
 from hil.scenarios.scenario import AGENT, CONTROL, STANDBY, Scenario
-from hil.scenarios.stage import MODEL, Known, Stage
+from hil.scenarios.stage import Stage
 from hil.scenarios.timeline import ARMS, Arm, Struck, frames, steps
 from hil.stalls import Seen
 from hil.tap import tapped_client
@@ -215,12 +216,12 @@ class _Faults:
     def _take(self, fault: int, turn: int, begins: bool) -> None:
         at_ms = (time.monotonic_ns() - self._began_ns) / 1e6
         if begins:
-            victims = self._stage.begin(fault, turn)
+            victims = self._stage.strikes.begin(fault, turn)
             over = self._restarts[fault]
             ended_ms = (time.monotonic_ns() - self._began_ns) / 1e6 if over else None
             self._found[fault, turn] = Struck(fault, at_ms, ended_ms, victims)
             return
-        self._stage.end(fault, turn)
+        self._stage.strikes.end(fault, turn)
         # What ends when the process goes on is over from here on; what ends with its start takes until it serves.
         ended_ms = (time.monotonic_ns() - self._began_ns) / 1e6
         self._found[fault, turn] = msgspec.structs.replace(self._found[fault, turn], end_ms=ended_ms)

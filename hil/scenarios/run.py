@@ -15,11 +15,12 @@ from hil.scenarios.backend import Backend
 from hil.scenarios.figures import RunFigures, figures, marks
 from hil.scenarios.find import traces
 from hil.scenarios.judge import Judgement, judge
+from hil.scenarios.known import Known, make_known
 from hil.scenarios.oracle import Course, Request, oracle_share
 from hil.scenarios.player import Played, Player
 from hil.scenarios.report import FORMAT, LinkLine, Report
 from hil.scenarios.scenario import Scenario
-from hil.scenarios.stage import Known, Stage, make_known
+from hil.scenarios.stage import Stage
 from hil.scenarios.timeline import Struck, frames, unreachable
 
 LINE_STEP_MS = 50.0
@@ -81,7 +82,7 @@ def _once(
                 player.close()
             stage.check()
             journals = stage.save_journals()
-            notes = [*network.told(), *stage.crowds]
+            notes = [*network.told(), *stage.strikes.told]
     finally:
         network.close()
     if not warmed:
