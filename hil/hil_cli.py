@@ -6,6 +6,7 @@ import typer
 
 from hil.emulator import cli as emulator
 from hil.links import cli as links
+from hil.regret.live_cli import live
 from hil.scenarios import cli as rig
 from shared.cli import guarded
 
@@ -20,4 +21,5 @@ def group() -> typer.Typer:
     )
     for verb in (links.fit, links.generate, links.compare, emulator.check, rig.scenarios, rig.run):
         app.command(verb.__name__)(guarded(verb))
+    app.command("regret")(guarded(live))
     return app

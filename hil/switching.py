@@ -45,7 +45,7 @@ from shared.request import Array
 from shared.settings import AgentGroup, CloudSettings, EdgeSettings, Journal, NodeAddress, NodeGroup
 
 RATE_HZ = 300.0
-DEADLINE_MS = 15.0
+DEADLINE_MS = 30.0
 SWINGS = (Shape(100.0, 0.5), Shape(4.0, 0.5), Shape(100.0, 0.5), Shape(2.0, 1.0))
 """What the link is, one after the other: at 4 Mbit/s the raw input of 768 bytes takes a millisecond more than the cut."""
 

@@ -76,11 +76,12 @@ class Model(Group, frozen=True):
 
 class Fleet(Group, frozen=True):
     """The processes: so many nodes (`node-a`, `node-b`, ...), each reached over so many `connections` on each link, and a
-    standby agent beside the agent or none."""
+    standby agent beside the agent or none. `route` is the agent's setting of that name."""
 
     nodes: Annotated[int, Meta(ge=1, le=8)] = 2
     connections: Annotated[int, Meta(ge=1, le=4)] = 1
     standby: bool = False
+    route: Text = "best"
 
 
 class LinkPart(Group, frozen=True):

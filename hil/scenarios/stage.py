@@ -158,6 +158,7 @@ class Stage:
             execution=Execution(slowdown=SLOWDOWN),
             link=prior if name != CONTROL and not self._traces else Link(),
             journal=journal,
+            route=self._scenario.fleet.route if name == AGENT else EdgeSettings().route,
         )
 
     def _address(self, node: str) -> NodeAddress:
