@@ -32,7 +32,10 @@ from shared.request import Answer, Outcome
 LEAD_NS = 100_000_000
 ATTACH_S = 30.0
 WARM_S = 6.0
+WARM_LEAST_S = 1.5
 WARM_ANSWERS = 15
+"""How long each arm is asked before the first frame, and how many answers in a row end that."""
+
 AGENT_OF: Mapping[Arm, str] = {"test": AGENT, "control": CONTROL}
 SOURCE_OF: Mapping[Arm, str] = {"test": "cloud", "control": "edge"}
 
@@ -149,10 +152,11 @@ class Player:
 
     def _warm(self, arm: Arm) -> bool:
         period_ns = round(1e9 / self._scenario.stream.rate_hz)
-        end_ns = time.monotonic_ns() + round(WARM_S * 1e9)
-        due_ns, in_a_row, number = time.monotonic_ns(), 0, 0
+        due_ns = began_ns = time.monotonic_ns()
+        end_ns, least_ns = began_ns + round(WARM_S * 1e9), began_ns + round(WARM_LEAST_S * 1e9)
+        in_a_row = number = 0
         with self._stream(arm, period_ns / 1e6) as stream:
-            while in_a_row < WARM_ANSWERS and due_ns < end_ns:
+            while due_ns < least_ns or (in_a_row < WARM_ANSWERS and due_ns < end_ns):
                 time.sleep(max(0.0, (due_ns - time.monotonic_ns()) / 1e9))
                 image = self._known.images[number % len(self._known.images)]
                 outcome = stream.submit(image, scheduled_ns=due_ns).result()

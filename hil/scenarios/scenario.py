@@ -155,7 +155,7 @@ class Noise(Group, frozen=True):
 
     stall_ms: Annotated[float, Meta(ge=2.0, le=60_000.0)] = 2.0
     after_ms: Annotated[float, Meta(ge=0.0, le=1000.0)] = 0.0
-    most_marked: Share = 0.4
+    most_marked: Share = 0.25
     least_control: Share = 0.98
     tries: Annotated[int, Meta(ge=1, le=10)] = 3
 
