@@ -12,7 +12,7 @@ import typer
 from hil.crowd.play import WINDOW_NS, Crowd, Outcome, play
 from hil.crowd.rules import OFFERED, SWING, Judged, judge
 from hil.links.files import write_text
-from hil.regret.chart import Line, Panel, page
+from hil.regret.chart import Line, Panel, page, rolling
 from shared.errors import UserError
 
 NO = 1
@@ -99,11 +99,13 @@ def drawn(outcome: Outcome) -> str:
     step = WINDOW_NS / 1e9
     away = ((crowd.dies_s, crowd.returns_s),)
     out = tuple(Line(s.node, tuple((i * step, float(n)) for i, n in enumerate(s.most_out))) for s in outcome.nodes)
-    sent = tuple(Line(s.node, tuple((i * step, n / step) for i, n in enumerate(s.sent))) for s in outcome.nodes)
+    sent = tuple(
+        Line(s.node, rolling([(i * step, n / step) for i, n in enumerate(s.sent)], 2 / crowd.hz)) for s in outcome.nodes
+    )
     return page(
         f"{crowd.edges} edges on {crowd.nodes} nodes; one is away where it is shaded",
         [
             Panel("out at each node", "requests", out, away, OFFERED * crowd.credits),
-            Panel("sent to each node", "requests a second", sent, away),
+            Panel("sent to each node, over two periods of an edge", "requests a second", sent, away),
         ],
     )

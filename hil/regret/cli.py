@@ -29,7 +29,9 @@ from shared.plan import Plan
 from shared.settings import EdgeSettings
 from shared.settings_file import load_edge
 
-SETS = Path("configs") / "links"
+FOLDERS = tuple(Path(__file__).resolve().parents[up] / "configs" / "links" for up in (2, 1))
+"""Where the shipped parameter sets are: in a checkout, or in an installed package."""
+
 NO = 1
 SMOOTHED_S = 1.0
 
@@ -46,7 +48,8 @@ def main(
     links: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[TRACE.csv|SET.toml ...]", help="Traces, logs of echoes, parameter sets; configs/links/*.toml."
+            metavar="[TRACE.csv|SET.toml ...]",
+            help="Traces, logs of echoes, parameter sets; those that are shipped, if left out.",
         ),
     ] = None,
     seconds: Annotated[float, typer.Option(min=1.0, max=3600.0, help="Length of each replay.")] = 60.0,
@@ -110,10 +113,10 @@ def told(result: Result) -> str:
 
 
 def shipped() -> list[Path]:
-    """The parameter sets of this folder. Raises `UserError` where there are none."""
-    found = sorted(SETS.glob("*.toml"))
+    """The parameter sets that are shipped. Raises `UserError` where there are none."""
+    found = [path for folder in FOLDERS for path in sorted(folder.glob("*.toml"))]
     if not found:
-        raise UserError(f"no {SETS}/*.toml here: name traces (.csv) or parameter sets (.toml) to replay")
+        raise UserError("the shipped links are not there: name traces (.csv) or parameter sets (.toml) to replay")
     return found
 
 
