@@ -192,7 +192,7 @@ class Nodes:
     def spare(self, node: Node, taken: Sequence[Path]) -> list[Path]:
         """Paths to a node, beside those taken, on which a further copy of an attempt may be sent now: it needs no credit."""
         limit = self._link.max_outstanding
-        if node.draining:
+        if node.draining or node.name in self._leaves_at:
             return []
         return [p for p in node.paths if p.state is State.UP and len(p.out) < limit and p not in taken]
 

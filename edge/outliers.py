@@ -53,6 +53,9 @@ class Outliers:
         """These are the nodes there are."""
         before = self._records
         self._records = {name: before.get(name) or Record() for name in names}
+        alone = sorted((r for r in self._records.values() if r.until), key=lambda record: record.until)
+        for record in alone[: max(0, len(alone) - len(self._records) // 2)]:
+            record.until = 0
 
     def ejected(self, name: str, now: int) -> bool:
         """Whether a node is left alone now."""

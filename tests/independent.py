@@ -64,7 +64,11 @@ class IndependentEdge:
         self, sequence: int, contract: str, tensors: list[list[Any]], frames: list[bytes], **changes: Any
     ) -> None:
         """Send a request of 10 s budget."""
-        header: Header = {
+        self.say(self.data, {**self.header(sequence, contract, tensors), **changes}, frames)
+
+    def header(self, sequence: int, contract: str, tensors: list[list[Any]]) -> Header:
+        """The header of such a request."""
+        return {
             "t": "infer",
             "incarnation": self.incarnation,
             "sequence": sequence,
@@ -78,7 +82,6 @@ class IndependentEdge:
             "sent_ns": time.monotonic_ns(),
             "tensors": tensors,
         }
-        self.say(self.data, {**header, **changes}, frames)
 
     def say(self, socket: Any, header: Header, frames: list[bytes] | None = None) -> None:
         """Send one message."""

@@ -100,6 +100,17 @@ def test_another_process_of_the_same_name_is_no_outlier() -> None:
     assert not made.ejected("a", 0)
 
 
+def test_where_others_leave_the_fleet_those_that_are_left_alone_are_asked_again() -> None:
+    made = outliers("a", "b", "c", "d")
+    fail(made, "a", 5)
+    fail(made, "b", 5, 10)
+    assert [made.ejected(name, 20) for name in "abcd"] == [True, True, False, False]
+    made.know(("a", "b"))
+    assert [made.ejected(name, 20) for name in "ab"] == [False, True]
+    made.know(("b",))
+    assert not made.ejected("b", 20)
+
+
 def test_nobody_is_left_alone_where_that_is_switched_off() -> None:
     made = outliers(failures=0)
     fail(made, "a", 50)

@@ -429,6 +429,7 @@ def _faults(
         "stop": loops + loops + clients,
         "late": loops + clients,
         "drain": [n.name for n in nodes],
+        "relist": [d.name if not d.embedded else d.clients[0] for d in devices if d.settings.nodes],
         "leave": [c for d in devices for c in d.clients],
         "suspend": hosts,
         "drift": hosts,
@@ -455,6 +456,8 @@ def _fault(rng: random.Random, kind: FaultKind, target: str, at: int) -> Fault:
     match kind:
         case "stall":
             lasts = int(rng.choice((20, 60, 200, 2_500, 2_500)) * rng.uniform(0.5, 1.5) * MS)
+        case "relist":
+            amount = rng.random()
         case "loss" | "duplicate" | "disorder" | "corrupt" | "fail" | "bad-rows":
             amount = rng.choice((0.02, 0.1, 0.3, 1.0))
         case "echo":

@@ -190,6 +190,14 @@ class PathView:
         self.welcomed = False
         self.lost = self.lost or self.greeted
 
+    def forget(self) -> None:
+        """The edge has left the node: what comes next is a node that it never knew."""
+        self.lose()
+        self.linked = self.greeted = self.lost = False
+        self.return_ns = self.probes = 0
+        node = self.node
+        node.incarnation, node.contracts, node.credits, node.draining = 0, (), 0, False
+
     def drop(self, key: tuple[int, int]) -> None:
         """A copy will not be answered here; where it was the last, nor is its attempt."""
         self.out.pop(key, None)
@@ -202,6 +210,8 @@ class NodeView:
 
     def __init__(self, name: str, paths: int) -> None:
         self.name = name
+        self.listed = True
+        """Whether it is in the directory."""
         self.incarnation = 0
         self.draining = False
         """Whether this incarnation has said that it is about to leave."""
@@ -282,6 +292,8 @@ class EdgeBook(WorkBook):
         self.numbers: dict[int, Key] = {}
         self.due: list[tuple[int, Key]] = []
         self.nodes = {node.name: NodeView(node.name, len(ways_of(node))) for node in settings.nodes}
+        self.epoch = settings.fleet.epoch
+        """Of the directory that counts."""
         self.closing: EdgeRequest | None = None
         """The request that the outcome or withdrawal in hand ends."""
         self.twice: Key | None = None

@@ -18,9 +18,11 @@ from shared.events import (
     Arrived,
     ClientGone,
     Dial,
+    DirectorySeen,
     Event,
     Failed,
     Finished,
+    HangUp,
     Hold,
     LinkDown,
     LinkUp,
@@ -54,6 +56,8 @@ def open_edge(ears: Ears[EdgeBook]) -> None:
     ears.event(LinkUp, _link_up)
     ears.event(LinkDown, _link_down)
     ears.action(Dial, _dialled)
+    ears.action(HangUp, _hung_up)
+    ears.event(DirectorySeen, _directory)
     ears.event(SendFailed, _unsent)
     ears.received(Reply, _answered)
     ears.received(Refusal, _answered)
@@ -208,6 +212,20 @@ def _dialled(book: EdgeBook, action: Dial, event: Event, now: int) -> None:
         view.lose()
         # Not the node was lost.
         view.lost = lost
+
+
+def _hung_up(book: EdgeBook, action: HangUp, event: Event, now: int) -> None:
+    view = _view(book, action.link)
+    if view is not None and _is_data(action.link):
+        view.forget()
+
+
+def _directory(book: EdgeBook, event: DirectorySeen, now: int) -> None:
+    if event.directory.epoch > book.epoch:
+        book.epoch = event.directory.epoch
+        listed = {node.name for node in event.directory.nodes}
+        for node in book.nodes.values():
+            node.listed = node.name in listed
 
 
 def _unsent(book: EdgeBook, event: SendFailed, now: int) -> None:

@@ -151,6 +151,8 @@ class NothingOnSuspects(Check):
         if not view.linked or not view.welcomed or message.contract not in view.node.contracts:
             state = "connected" if not view.linked else "greeted" if not view.welcomed else "serving the contract"
             self.broken(book, f"{name} is sent request {message.sequence}, and is not {state}")
+        if not view.node.listed:
+            self.broken(book, f"{name} is sent request {message.sequence}, and is not in the directory")
         if view.node.draining:
             self.broken(book, f"{name} is sent request {message.sequence}, and is about to leave")
         if inside.ejected(book.broker, name, now):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from hil.sim.hosts import Process
 from hil.sim.net import Path
 from hil.sim.script import EXECUTOR_FAULTS, PATH_FAULTS, Fault
 from hil.sim.world import World
+from shared.directory import Directory
 from shared.errors import InvariantBroken
-from shared.events import Draining
+from shared.events import DirectorySeen, Draining
 
 PPM = 1_000
 LOOK_NS = 20_000_000
@@ -77,6 +79,8 @@ def begin(world: World, fault: Fault, at: int) -> None:
                     world.site.versions[process.host.name] = fault.version
             case "drain":
                 world.loops.deliver(process, Draining(), at)
+            case "relist":
+                _relist(world, process, int(fault.amount * 1000), at)
             case "leave":
                 world.applications.leave(process, at)
             case "stop":
@@ -128,11 +132,24 @@ def mend(world: World, fault: Fault, incarnation: int, at: int) -> None:
             world.births.start(target, at)
     elif kind != "drift":
         process = world.site.alive(target)
-        if process is not None and process.incarnation == incarnation:
+        if process is not None and kind == "relist":
+            _relist(world, process, -1, at)
+        elif process is not None and process.incarnation == incarnation:
             if kind == "stop":
                 world.loops.thaw(process, at)
             else:
                 process.late = 1
+
+
+def _relist(world: World, process: Process, left_out: int, at: int) -> None:
+    """An edge finds a directory of all of its nodes but one of this number, if that is not negative."""
+    device = world.site.agents.get(process.name) or world.site.clients.get(process.name)
+    if device is None or process.kind == "node":
+        return
+    nodes = device.settings.nodes
+    kept = tuple(node for index, node in enumerate(nodes) if left_out < 0 or index != left_out % len(nodes))
+    world.site.epochs[process.name] = epoch = world.site.epochs.get(process.name, 0) + 1
+    world.loops.deliver(process, DirectorySeen(Directory(epoch=epoch, nodes=kept)), at)
 
 
 def _trouble_path(world: World, path: Path, fault: Fault, at: int) -> None:

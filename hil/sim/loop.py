@@ -23,10 +23,12 @@ from shared.events import (
     Arrived,
     ClockJumped,
     Dial,
+    DirectorySeen,
     Draining,
     Event,
     Failed,
     Finished,
+    HangUp,
     Leave,
     Received,
     Resolve,
@@ -57,6 +59,10 @@ class Wire(Protocol):
 
     def redial(self, dealer: Process, link: str, at: int) -> None:
         """Make a connection anew."""
+        ...
+
+    def hang_up(self, dealer: Process, link: str, at: int) -> None:
+        """End a connection for good."""
         ...
 
     def decoded(self, receiver: Process, way: Way, frames: list[Buffer]) -> Received | None:
@@ -156,12 +162,14 @@ class Loops:
         self._ended: Callable[[Process, Resolve, int], None] = _unjoined
         self._ask_late: Callable[[Process, int], None] = _unjoined
         self._redial: Callable[[Process, str, int], None] = _unjoined
+        self._hang_up: Callable[[Process, str, int], None] = _unjoined
         self._left: Callable[[Process, int], None] = _unjoined
         self.steps = 0
 
     def join(self, wire: Wire, users: Users) -> None:
         """Know the network and the applications, which in turn know the loops."""
-        self._send, self._decoded, self._redial = wire.send, wire.decoded, wire.redial
+        self._send, self._decoded = wire.send, wire.decoded
+        self._redial, self._hang_up = wire.redial, wire.hang_up
         self._ended, self._ask_late, self._left = users.ended, users.ask_late, users.left
 
     # --- a turn -----------------------------------------------------------------------------------------------------
@@ -173,10 +181,10 @@ class Loops:
         if self.feed(process, event, at) and process.wake_true <= at:
             self._fire(process, at)
 
-    def deliver(self, process: Process, event: Finished | Failed | Arrived | Draining, at: int) -> None:
+    def deliver(self, process: Process, event: Finished | Failed | Arrived | Draining | DirectorySeen, at: int) -> None:
         """Take how a run ended, or what the application asks: now, or when the loop comes to it."""
         if process.frozen or process.busy:
-            if isinstance(event, Arrived | Draining):
+            if isinstance(event, Arrived | Draining | DirectorySeen):
                 process.arrivals.append(event)
             else:
                 process.completions.append(event)
@@ -220,6 +228,9 @@ class Loops:
                     continue
                 elif isinstance(action, Dial):
                     self._redial(process, action.link, at)
+                    continue
+                elif isinstance(action, HangUp):
+                    self._hang_up(process, action.link, at)
                     continue
                 elif isinstance(action, Leave):
                     self._left(process, at)

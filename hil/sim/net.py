@@ -152,7 +152,20 @@ class Way:
 class Connection:
     """From a dealer's link to a router. `id` is the dealer's routing id there."""
 
-    __slots__ = ("dealer", "down", "id", "link", "net", "path", "pause_ns", "pauses", "router", "target", "up")
+    __slots__ = (
+        "dealer",
+        "down",
+        "id",
+        "link",
+        "net",
+        "path",
+        "pause_ns",
+        "pauses",
+        "router",
+        "target",
+        "up",
+        "wanted",
+    )
 
     def __init__(
         self, net: Net, path: Path, dealer: Process, link: str, target: str, up: Way, down: Way, pauses: tuple[int, int]
@@ -169,6 +182,8 @@ class Connection:
         self.pauses = pauses
         """First and longest pause between two attempts to connect, in nanoseconds."""
         self.pause_ns = pauses[0]
+        self.wanted = True
+        """Whether the dealer keeps it."""
 
     def happen(self, at: int) -> None:
         """An attempt to connect."""
@@ -283,7 +298,7 @@ class Net:
     def attempt(self, connection: Connection, at: int) -> None:
         """Connect, or try again later."""
         dealer, path = connection.dealer, connection.path
-        if not dealer.alive or connection.up.open:
+        if not dealer.alive or connection.up.open or not connection.wanted:
             return
         router = self._loop.router(connection.target)
         if router is None or router.frozen or dealer.frozen or path.cut or path.stalled:
@@ -363,8 +378,18 @@ class Net:
             # What the dealer would hear of the old connection is nothing to the new one.
             connection.up.generation += 1
             connection.up.open = False
+            connection.wanted = True
             connection.pause_ns = connection.pauses[0]
             self._agenda.put(at + next(connection.path.draw), connection)
+
+    def hang_up(self, dealer: Process, link: str, at: int) -> None:
+        """A dealer ends a connection, and hears nothing more of it."""
+        connection = dealer.dealers.get(link)
+        if connection is not None:
+            self.sever(connection, at, heard=True)
+            connection.up.generation += 1
+            connection.up.open = False
+            connection.wanted = False
 
     def died(self, process: Process, at: int) -> None:
         """A process is gone: so are its connections."""

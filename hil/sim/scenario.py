@@ -52,7 +52,7 @@ SCENARIOS = {
             name="mixed",
             weak=0.6,
             load=(0.1, 1.3),
-            faults=(*PATH_FAULTS, *CRASH, *CLOCK, *EXECUTOR_FAULTS, "move", "drain"),
+            faults=(*PATH_FAULTS, *CRASH, *CLOCK, *EXECUTOR_FAULTS, "move", "drain", "relist"),
             chance=0.35,
         ),
         Scenario(
@@ -68,7 +68,11 @@ SCENARIOS = {
         ),
         Scenario(name="network", weak=0.6, faults=(*PATH_FAULTS, "move"), nodes=(1, 3), paths=0.0),
         Scenario(
-            name="paths", weak=0.6, faults=(*PATH_FAULTS, "move", "kill", "stop", "drain"), paths=1.0, credits=(1, 8)
+            name="paths",
+            weak=0.6,
+            faults=(*PATH_FAULTS, "move", "kill", "stop", "drain", "relist"),
+            paths=1.0,
+            credits=(1, 8),
         ),
         Scenario(name="crash", weak=0.6, faults=(*CRASH, "drain"), often=4),
         Scenario(name="clock", faults=CLOCK),

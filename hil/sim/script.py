@@ -18,7 +18,7 @@ START_NS = 1_000_000_000
 
 FaultKind = Literal[
     "cut", "cut-data", "stall", "loss", "duplicate", "disorder", "corrupt", "slow", "echo", "move",
-    "kill", "stop", "late", "leave", "drain",
+    "kill", "stop", "late", "leave", "drain", "relist",
     "suspend", "drift",
     "fail", "bad-rows", "overrun", "hang", "throttle",
 ]  # fmt: skip
@@ -29,10 +29,11 @@ requests alone (`cut-data`), `stall` (nothing passes, nothing is lost), messages
 the chance `amount`, `slow` by the factor `amount`, `echo` (connections are cut, and what they carried comes once more on
 those after them), `move` (the edge's own address changes). Of a process: `kill` (started again after `lasts_ns`, with
 another version of its models where `version` says so), `stop` as by SIGSTOP, `late` timers (by the factor `amount`),
-`leave` (a client closes, and comes again), `drain` (a node is told to leave; it is started again). Of a host: `suspend`,
-`drift` (its clock's rate is `amount` parts per million from now on). Of a process's executors: runs that `fail`,
-`bad-rows`, runs that take `amount` times longer with the chance of a half, a run that hangs (until the process is killed
-for it, where `amount` is not 0), all runs slower by the factor `amount` (`throttle`).
+`leave` (a client closes, and comes again), `relist` (an edge finds a directory without one of its nodes, and then one with
+all), `drain` (a node is told to leave; it is started again). Of a host: `suspend`, `drift` (its clock's rate is `amount`
+parts per million from now on). Of a process's executors: runs that `fail`, `bad-rows`, runs that take `amount` times longer
+with the chance of a half, a run that hangs (until the process is killed for it, where `amount` is not 0), all runs slower
+by the factor `amount` (`throttle`).
 """
 
 

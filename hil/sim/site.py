@@ -42,6 +42,8 @@ class Site:
         self.processes: dict[str, Process] = {}
         """The last incarnation of each process, dead or alive."""
         self.troubles = {name: Trouble() for name in self.names}
+        self.epochs: dict[str, int] = {}
+        """Of the last directory that each edge found."""
         self.counters: dict[str, int] = {}
 
     @property
