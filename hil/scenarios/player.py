@@ -23,7 +23,7 @@ from hil.player import LAST_S, Switch
 from hil.scenarios.known import MODEL, Known
 from hil.scenarios.scenario import AGENT, CONTROL, STANDBY, Scenario
 from hil.scenarios.stage import Stage
-from hil.scenarios.timeline import ARMS, Arm, Struck, frames, steps
+from hil.scenarios.timeline import ARMS, SECOND_NS, Arm, Struck, frames, steps
 from hil.stalls import Seen
 from hil.tap import tapped_client
 from shared.errors import HeadtailError
@@ -119,6 +119,7 @@ class Player:
                     futures.append((frame.arm, future))
                 wait([future for _, future in futures], timeout=stream.deadline_ms / 1e3 + LAST_S)
                 seen = stage.seen()
+                faults.finish()
         finally:
             gc.enable()
             faults.end()
@@ -181,7 +182,8 @@ class _Faults:
 
     def __init__(self, stage: Stage, scenario: Scenario) -> None:
         self._stage = stage
-        self._steps = steps(scenario)
+        last_ns = round(scenario.stream.seconds * SECOND_NS)
+        self._steps = [step for step in steps(scenario) if step.at_ns <= last_ns]
         self._restarts = [fault.kind == "restart" for fault in scenario.faults]
         self._ended = threading.Event()
         self._error: BaseException | None = None
@@ -198,6 +200,11 @@ class _Faults:
         """Times count from `began_ns`."""
         self._began_ns = began_ns
         self._thread.start()
+
+    def finish(self) -> None:
+        """Wait until all that is to happen in the scenario's time has happened. Raises whatever ended the thread."""
+        self._thread.join()
+        self.end()
 
     def end(self) -> None:
         """Let no more begin. What has begun is left, as the stage is. Raises whatever ended the thread."""
