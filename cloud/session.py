@@ -17,9 +17,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from cloud.door import Door
 from cloud.kept import Identity, Kept, KeptReply, same_request, size_of
 from cloud.peers import Peer, Peers
-from shared.codecs import check_frame
 from shared.directory import Directory, check_length, to_message
 from shared.errors import InvariantBroken, PeerError, SettingsError
 from shared.events import (
@@ -41,7 +41,7 @@ from shared.events import (
     WakeAt,
 )
 from shared.latency import WorkKey
-from shared.plan import Coding, Plan, SegmentRange
+from shared.plan import Plan, SegmentRange
 from shared.queue import Job
 from shared.request import Array, Buffer, Stages
 from shared.running import Launch
@@ -64,7 +64,6 @@ from shared.wire.messages import (
     Refusal,
     Reply,
     Welcome,
-    tensor_table,
 )
 
 
@@ -98,11 +97,7 @@ class Session:
         self._incarnation = incarnation
         self.scheduler = scheduler_of(plans, "cloud", settings.execution, settings.batching, settings.scheduling)
         self.peers = Peers(settings.limits.max_peers, settings.node.credits, settings.scheduling.max_queued)
-        self._tensors = {
-            (contract, cut): tensor_table(plan.cuts[cut].tensors, self.scheduler.max_rows(contract))
-            for contract, plan in plans.items()
-            for cut in range(len(plan.cuts))
-        }
+        self._door = Door(self._plans, self.scheduler, settings.scheduling.priority_levels)
         self._admitted: dict[int, Admitted] = {}
         self._by_identity: dict[Identity, int] = {}
         self._kept = Kept()
@@ -211,7 +206,7 @@ class Session:
             identity = (peer.name, message.incarnation, message.sequence, message.attempt)
             if self._is_copy(peer, identity, link, message, now, out):
                 return
-            coding = self._checked(message, frames)
+            coding = self._door.check(message, frames)
             deadline = self._deadline(peer, message, now)
             if self._leave_by:
                 raise PeerError("draining", "this node is about to leave")
@@ -253,30 +248,6 @@ class Session:
         self.counters["copies"] += 1
         self._admitted[job] = msgspec.structs.replace(admitted, links=(*admitted.links, link))
         return True
-
-    def _checked(self, message: Infer, frames: tuple[Buffer, ...]) -> Coding:
-        """The coding that the request names, after everything that can be checked without decoding."""
-        plan = self._plans.get(message.contract)
-        if plan is None:
-            raise PeerError("contract", f"contract {message.contract[:12]} is not served here")
-        if not 0 <= message.cut < len(plan.cuts) - 1:
-            raise PeerError("input", f"cut {message.cut} is not one of 0 to {len(plan.cuts) - 2}")
-        cut = plan.cuts[message.cut]
-        coding = cut.coding(message.coding)
-        if coding is None:
-            raise PeerError("input", f"cut {message.cut} has no coding {message.coding!r}")
-        most = self.scheduler.max_rows(message.contract)
-        if not 1 <= message.rows <= most:
-            raise PeerError("input", f"{message.rows} rows, expected 1 to {most}")
-        levels = self._settings.scheduling.priority_levels
-        if not 0 <= message.priority < levels:
-            raise PeerError("input", f"priority {message.priority}, expected 0 to {levels - 1}")
-        expected = self._tensors[message.contract, message.cut][message.rows]
-        if message.tensors != expected or len(frames) != len(expected):
-            raise PeerError("input", f"tensors {message.tensors}, expected {expected}")
-        for spec, frame in zip(cut.tensors, frames, strict=True):
-            check_frame(memoryview(frame).nbytes, coding, spec, message.rows)
-        return coding
 
     def _deadline(self, peer: Peer, message: Infer, now: int) -> int:
         """The request's deadline on this node's clock, read optimistically: no true deadline is later."""
@@ -361,7 +332,7 @@ class Session:
             cut=asked.cut,
             coding=asked.coding,
             rows=asked.rows,
-            tensors=self._tensors[asked.contract, len(self._plans[asked.contract].cuts) - 1][asked.rows],
+            tensors=self._door.tensors(asked.contract, len(self._plans[asked.contract].cuts) - 1, asked.rows),
             stages=stages,
             sent_ns=now,
             load=self._load(peer, now),

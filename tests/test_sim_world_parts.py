@@ -10,7 +10,7 @@ import pytest
 
 from hil.sim.clock import HostClock
 from hil.sim.echoes import Past
-from hil.sim.net import damaged
+from hil.sim.net_path import damaged
 from hil.sim.plans import make_model
 from hil.sim.stamp import Stamps, request_inputs
 from hil.sim.times import DISTRIBUTIONS, make_trace, one_way, read_trace

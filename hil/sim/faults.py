@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hil.sim.hosts import Process
-from hil.sim.net import Path
+from hil.sim.net_path import Path
 from hil.sim.script import EXECUTOR_FAULTS, PATH_FAULTS, Fault
 from hil.sim.world import World
 from shared.directory import Directory

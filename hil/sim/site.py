@@ -12,7 +12,7 @@ from hil.sim import times
 from hil.sim.clock import HostClock
 from hil.sim.device import Trouble
 from hil.sim.hosts import Host, Process
-from hil.sim.net import Path
+from hil.sim.net_path import Path
 from hil.sim.script import START_NS, Device, Place, Quartz, Script
 from shared.plan import Plan
 
