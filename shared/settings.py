@@ -104,7 +104,7 @@ class Link(Group, frozen=True):
     least_chance: Annotated[float, Meta(ge=0.001, le=1.0)] = 0.1
     budget_mb_per_hour: Annotated[float, Meta(ge=0.0, le=1e9)] = 0.0
     warm_kb_per_s: Annotated[float, Meta(ge=0.0, le=1e6)] = 64.0
-    max_outstanding: Annotated[int, Meta(ge=1, le=4096)] = 2
+    max_outstanding: Annotated[int, Meta(ge=1, le=4096)] = 4
     send_buffer_kb: Megabytes = 256
 
 

@@ -54,7 +54,7 @@ def test_answers_that_a_node_owes_for_ever_do_not_shut_it_out_for_ever() -> None
     nodes, path = make_nodes()
     nodes.connected("n1/data", 0)
     welcome(nodes, path, 0)
-    for sequence in (1, 2):
+    for sequence in (1, 2, 3, 4):
         send(path, sequence, 0)
     assert not nodes.usable(CONTRACT, 0)
     for now in range(0, FORGET_NS + 4 * HELLO_EVERY_NS, 10 * MS):

@@ -301,12 +301,12 @@ class World:
         if isinstance(host, EdgeHost):
             name = send.link.rpartition("/")[0]
             arrive = self._to_node(host.name, send, name)
-            gone = host.channels[send.link].send(self._nbytes(message), arrive, upward=True)
+            gone = host.channels[send.link].send(self._nbytes(send), arrive, upward=True)
             self._watch.sent(host.name, send.link, message, self.agenda.now)
         else:
             edge, _, link = send.link.partition("|")
             arrive = self._to_edge(self.edges[edge], link, send)
-            gone = self.edges[edge].channels[link].send(self._nbytes(message), arrive, upward=False)
+            gone = self.edges[edge].channels[link].send(self._nbytes(send), arrive, upward=False)
         if not gone:
             self.agenda.put(self.agenda.now, self._feeds(host, SendFailed(send.link, message)))
 
@@ -328,12 +328,13 @@ class World:
 
         return arrive
 
-    def _nbytes(self, message: Message) -> int:
+    def _nbytes(self, send: Send) -> int:
+        message = send.message
         if isinstance(message, Infer):
             return self._bytes[message.contract, message.cut, message.coding][0] * message.rows
         if isinstance(message, Reply):
             return self._bytes[message.contract, message.cut, message.coding][1] * message.rows
-        return SMALL_BYTES
+        return SMALL_BYTES + sum(memoryview(frame).nbytes for frame in _frames(send))
 
 
 def _frames(send: Send) -> tuple[Buffer, ...]:
