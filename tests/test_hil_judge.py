@@ -57,6 +57,9 @@ def test_a_frame_is_marked_where_a_stall_lies_between_its_time_and_its_deadline(
     assert marks(entries, stalls, NOISE, DUE) == [False, True, False]
     assert marks(entries, (Stall(-30 * MS, 31 * MS),), NOISE, DUE) == [True, False, False], "one that began before"
     assert marks(entries, (Stall(-30 * MS, 200 * MS),), NOISE, DUE) == [True, True, True]
+    for at_ms, marked in ((10, False), (16, False), (17, True), (21, True), (22, False)):
+        assert marks(entries, (Stall(at_ms * MS - MS, MS),), NOISE, DUE)[0] == marked, "a short one, at the deadline"
+    assert marks(entries, (Stall(0, 60 * MS), Stall(50 * MS, 5 * MS)), NOISE, DUE)[1], "a long one of another core"
     assert marks(entries, (Stall(-30 * MS, 31 * MS),), Noise(stall_ms=4.0, after_ms=32.0), DUE) == [True, True, False]
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
+from itertools import accumulate
 
 import msgspec
 
@@ -19,6 +20,11 @@ MS = 1_000_000
 TOLD_LATE_NS = 5 * MS
 """An answer that is called on time may be seen by the rig so much after its deadline, since the rig looks a moment later than
 the client decided, and may lose the processor in between. By the client's own account it may not be late at all."""
+
+
+HELD_MS = 1.0
+LAST_MOMENTS_NS = 3 * MS
+"""An answer that is held is let go a millisecond before the deadline: a wake-up as late as that makes it late."""
 
 
 class Point(msgspec.Struct, frozen=True, array_like=True):
@@ -81,16 +87,35 @@ class ArmFigures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def marks(entries: Sequence[Entry], stalls: Sequence[Stall], noise: Noise, deadline_ms: float) -> list[bool]:
-    """For each entry, whether the machine stalled between its time, or `noise.after_ms` before, and its deadline."""
-    late = sorted(
-        (stall.due_ns, stall.due_ns + stall.late_ns) for stall in stalls if stall.late_ns >= noise.stall_ms * MS
-    )
-    ends = [end for _, end in late]
+    """For each entry, whether the machine stalled between its time, or `noise.after_ms` before, and its deadline; or for
+    `HELD_MS` or longer in the last moments before the deadline, at which an answer that was held for a better one is let
+    go."""
+    long = _Spans(stalls, noise.stall_ms)
+    short = _Spans(stalls, HELD_MS)
     found: list[bool] = []
     for entry in entries:
-        first = bisect_left(ends, entry.due_ns - round(noise.after_ms * MS))
-        found.append(first < len(late) and late[first][0] <= entry.due_ns + round(deadline_ms * MS))
+        due_ns = entry.due_ns + round(deadline_ms * MS)
+        found.append(
+            long.meet(entry.due_ns - round(noise.after_ms * MS), due_ns) or short.meet(due_ns - LAST_MOMENTS_NS, due_ns)
+        )
     return found
+
+
+class _Spans:
+    """The stalls of at least a length, in order."""
+
+    def __init__(self, stalls: Sequence[Stall], least_ms: float) -> None:
+        spans = sorted(
+            (stall.due_ns, stall.due_ns + stall.late_ns) for stall in stalls if stall.late_ns >= least_ms * MS
+        )
+        self._begins = [begin for begin, _ in spans]
+        # Cores stall independently: the latest end so far is what a later beginning is held against.
+        self._ends = list(accumulate((end for _, end in spans), max))
+
+    def meet(self, first_ns: int, last_ns: int) -> bool:
+        """Whether any of them meets the time from `first_ns` to `last_ns`."""
+        begun = bisect_right(self._begins, last_ns)
+        return begun > 0 and self._ends[begun - 1] >= first_ns
 
 
 def figures(entries: Sequence[Entry], marked: Sequence[bool], deadline_ms: float, began_ns: int) -> ArmFigures:

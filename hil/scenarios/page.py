@@ -75,7 +75,8 @@ def _figure(report: Report) -> str:
     stall_ms = report.scenario.noise.stall_ms
     caption = (
         "Red line: the deadline. Red dots were late, crosses have no answer. Pale ones are marked: a process that does "
-        f"nothing but wake up every millisecond came {stall_ms:g} ms late or later meanwhile. Grey bands are faults, red "
+        f"nothing but wake up every millisecond came {stall_ms:g} ms late or later meanwhile, or 1 ms at "
+        "the deadline. Grey bands are faults, red "
         "ones gaps of the link."
     )
     return (

@@ -39,7 +39,7 @@ from shared.settings import (
     PathAddress,
 )
 
-MONITOR_MS = 2.0
+MONITOR_MS = 1.0
 MOST_CORES = 16
 READY_S = 60.0
 JOURNAL_EVENTS = 200_000
