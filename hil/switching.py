@@ -27,6 +27,7 @@ from rich.table import Table
 from edge.tickets import OutcomeFuture
 from hil.journals import load
 from hil.ledger import Ledger
+from hil.monitor import Monitor
 from hil.player import Switch
 from hil.proxy_control import Proxy, RouteAddress
 from hil.references import references
@@ -68,10 +69,13 @@ def measure(seconds: float, progress: Callable[[str], None]) -> Switching:
     """Both runs. Raises `HeadtailError` where a process does not come up."""
     requests = int(seconds * RATE_HZ)
     progress("the cut changes")
-    told, found, changing = _run("best", requests)
+    with Monitor(1.0) as monitor:
+        monitor.take()
+        told, found, changing = _run("best", requests)
+        machine = monitor.take()
     progress("one route, fixed")
     _, _, fixed = _run("0/raw", requests)
-    return Switching(RATE_HZ, requests, told, found, changing, fixed)
+    return Switching(RATE_HZ, requests, told, found, changing, fixed, machine)
 
 
 def show(found: Switching, console: Console) -> bool:
@@ -90,7 +94,8 @@ def show(found: Switching, console: Console) -> bool:
     console.print(
         f"The cut changed {found.switches.count} times; the broker took up to {found.switches.most_ms:.3f} ms for it "
         f"(bound {MOST_SWITCH_MS:g}), for other steps up to {found.switches.others_most_ms:.3f} ms. "
-        f"Bound of the memory's factor: {MOST_MEMORY:g}."
+        f"Bound of the memory's factor: {MOST_MEMORY:g}. A 1 ms timer of the machine came {found.machine.p50_ms:.2f} ms late "
+        f"(p50), {found.machine.p99_ms:.2f} ms (p99)."
     )
     for words in found.faults:
         console.print(f"  OVER: {words}", style="bold red")

@@ -10,6 +10,7 @@ import msgspec
 
 from hil.ledger import Entry
 from shared.events import Action, Send
+from shared.lateness import LatenessFigures
 from shared.wire.messages import Infer
 
 MOST_SWITCH_MS = 1.0
@@ -45,7 +46,7 @@ class Account(msgspec.Struct, frozen=True):
 
 class Switching(msgspec.Struct, frozen=True):
     """A whole run: the account, the switches, and the peak of resident memory of agent and node, in kilobytes, with the cut
-    changing and with one route fixed."""
+    changing and with one route fixed. `machine` is how late a 1 ms timer came while the cut changed."""
 
     rate_hz: float
     requests: int
@@ -53,6 +54,7 @@ class Switching(msgspec.Struct, frozen=True):
     switches: Switches
     changing_kb: dict[str, int]
     fixed_kb: dict[str, int]
+    machine: LatenessFigures = LatenessFigures()
 
     @property
     def memory(self) -> dict[str, float]:
