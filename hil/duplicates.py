@@ -28,7 +28,7 @@ from hil.emulator.shape import Shape
 from hil.monitor import Monitor
 from hil.services import Service, run_folder, wait_ready
 from hil.small_plans import Times, make_images, write_small
-from hil.stalls import Stall, together
+from hil.stalls import Stall, held_up, together
 from shared.request import Answer, Outcome
 from shared.settings import AgentGroup, CloudSettings, EdgeSettings, Link, NodeAddress, NodeGroup
 
@@ -208,7 +208,7 @@ def _ask(clients: tuple[Client, Client], requests: int, progress: Progress) -> t
 
 
 def _tally(connections: int, asked: Sequence[Asked], stalls: Sequence[Stall]) -> Tally:
-    clear = [one for one in asked if not _held_up(one, stalls)]
+    clear = [one for one in asked if not held_up(one.at_ns, one.at_ns + DEADLINE_NS, stalls)]
     took = sorted(one.outcome.elapsed_ns / 1e6 for one in clear) or [0.0]
     return Tally(
         connections,
@@ -223,8 +223,3 @@ def _tally(connections: int, asked: Sequence[Asked], stalls: Sequence[Stall]) ->
 
 def _on_time(one: Asked) -> bool:
     return isinstance(one.outcome, Answer) and one.outcome.on_time
-
-
-def _held_up(one: Asked, stalls: Sequence[Stall]) -> bool:
-    ends_ns = one.at_ns + DEADLINE_NS
-    return any(stall.due_ns <= ends_ns and one.at_ns <= stall.due_ns + stall.late_ns for stall in stalls)

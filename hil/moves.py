@@ -7,11 +7,13 @@ that use it hang. Measured is the time from the change to the first answer of th
 
 from __future__ import annotations
 
+import os
 import shutil
 import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -21,8 +23,10 @@ from edge.client import Client
 from hil.emulator.handle import Emulator
 from hil.emulator.messages import Link as Air
 from hil.emulator.shape import Shape
+from hil.monitor import Monitor
 from hil.services import Service, run_folder, wait_ready
 from hil.small_plans import Times, make_images, write_small
+from hil.stalls import held_up, together
 from shared.errors import HeadtailError
 from shared.request import Answer
 from shared.settings import AgentGroup, CloudSettings, EdgeSettings, Link, NodeAddress, NodeGroup
@@ -36,12 +40,15 @@ READY_S = 60.0
 SETTLE_S = 2.0
 GIVE_UP_S = 10.0
 LIMIT_S = 1.0
+STALL_MS = 1.0
+"""A wake-up that is later than this holds up what is under way."""
 
 Progress = Callable[[str], None]
 
 
 class Moves(msgspec.Struct, frozen=True):
-    """Seconds without the cloud after each change of address, and requests without any answer meanwhile."""
+    """Seconds without the cloud after each change of address, and requests without any answer meanwhile that the machine
+    did not hold up."""
 
     away_s: tuple[float, ...]
     unanswered: int
@@ -58,7 +65,9 @@ def measure(changes: int, progress: Progress) -> Moves:
     with (
         Emulator((Air("air"),), seed=11) as emulator,
         tempfile.TemporaryDirectory(prefix="headtail-moves-") as kept,
+        ExitStack() as watching,
     ):
+        monitors = [watching.enter_context(Monitor(STALL_MS, core)) for core in sorted(os.sched_getaffinity(0))]
         emulator.shape(Shape(delay_ms=ONE_WAY_MS), Shape(delay_ms=ONE_WAY_MS))
         sockets = run_folder()
         services = _services(emulator, Path(kept), sockets)
@@ -68,11 +77,14 @@ def measure(changes: int, progress: Progress) -> Moves:
             wait_ready(services, READY_S)
             with Client(f"ipc://{sockets}/agent") as client:
                 client.wait_attached(READY_S)
-                return _move(client, emulator, changes, progress)
+                away, unanswered = _move(client, emulator, changes, progress)
         finally:
             for service in services:
                 service.end()
             shutil.rmtree(sockets, ignore_errors=True)
+        stalls = together([monitor.take_all() for monitor in monitors]).stalls
+    ours = sum(not held_up(at_ns, at_ns + round(DEADLINE_MS * 1e6), stalls) for at_ns in unanswered)
+    return Moves(tuple(away), ours)
 
 
 def show(found: Moves, console: Console) -> bool:
@@ -81,7 +93,7 @@ def show(found: Moves, console: Console) -> bool:
     console.print(
         f"After a change of the device's address the cloud answered again within {statistics.median(found.away_s):.2f} s "
         f"(p50), {max(found.away_s):.2f} s (max) of {len(found.away_s)} changes; "
-        f"{found.unanswered} requests had no answer meanwhile."
+        f"{found.unanswered} requests that the machine did not hold up had no answer meanwhile."
     )
     console.print(f"Limit: {LIMIT_S:g} s, and no request without an answer: {limit}.")
     return found.holds
@@ -103,10 +115,11 @@ def _services(emulator: Emulator, folder: Path, sockets: Path) -> list[Service]:
     ]
 
 
-def _move(client: Client, emulator: Emulator, changes: int, progress: Progress) -> Moves:
+def _move(client: Client, emulator: Emulator, changes: int, progress: Progress) -> tuple[list[float], list[int]]:
+    """Seconds without the cloud after each change, and when those were asked that had no answer."""
     image = make_images(1, 3)[0]
     away: list[float] = []
-    unanswered = 0
+    unanswered: list[int] = []
     for change in range(changes + 1):
         if change:
             progress(f"address: change {change} of {changes}")
@@ -114,8 +127,10 @@ def _move(client: Client, emulator: Emulator, changes: int, progress: Progress) 
         began = time.monotonic()
         back = 0.0
         while time.monotonic() < began + (SETTLE_S if back or not change else GIVE_UP_S):
+            at_ns = time.monotonic_ns()
             outcome = client.infer(image, DEADLINE_MS)
-            unanswered += not isinstance(outcome, Answer)
+            if not isinstance(outcome, Answer):
+                unanswered.append(at_ns)
             if not back and isinstance(outcome, Answer) and outcome.source == "cloud":
                 back = time.monotonic() - began
             time.sleep(1.0 / HERTZ)
@@ -123,4 +138,4 @@ def _move(client: Client, emulator: Emulator, changes: int, progress: Progress) 
             raise HeadtailError(f"no answer of the cloud within {GIVE_UP_S:g} s of change {change} of the address")
         if change:
             away.append(back)
-    return Moves(tuple(away), unanswered)
+    return away, unanswered

@@ -36,3 +36,8 @@ def together(seen: Sequence[Seen]) -> Seen:
         ),
         tuple(sorted((stall for one in seen for stall in one.stalls), key=lambda stall: stall.due_ns)),
     )
+
+
+def held_up(from_ns: int, to_ns: int, stalls: Sequence[Stall]) -> bool:
+    """Whether the machine was late for something between these times."""
+    return any(stall.due_ns <= to_ns and from_ns <= stall.due_ns + stall.late_ns for stall in stalls)
