@@ -27,7 +27,7 @@ from hil.emulator.messages import Link as Air
 from hil.emulator.shape import Shape
 from hil.monitor import Monitor
 from hil.services import Service, run_folder, wait_ready
-from hil.small_plans import Times, make_images, write_small
+from hil.small_plans import make_images, write_small
 from hil.stalls import Stall, held_up, together
 from shared.request import Answer, Outcome
 from shared.settings import AgentGroup, CloudSettings, EdgeSettings, Link, NodeAddress, NodeGroup
@@ -170,8 +170,7 @@ def _endpoint(sockets: Path, connections: int) -> str:
 
 
 def _services(emulator: Emulator, folder: Path, sockets: Path) -> list[Service]:
-    times = Times(whole_us=200.0, small_us=200.0, cloud_us=200.0)
-    bundle = str(write_small(folder, NAME, rungs=(), routes=("raw",), times=times, side=SIDE))
+    bundle = str(write_small(folder, NAME, rungs=(), routes=("raw",), side=SIDE))
     endpoint = f"tcp://{emulator.place('air', 'cloud').address}:{PORT}"
     node = CloudSettings(node=NodeGroup(name="node", endpoint=endpoint, models=(bundle,)))
     services = [Service("node", "cloud", node, folder, place=emulator.command_at("cloud", ()))]
