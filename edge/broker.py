@@ -208,22 +208,25 @@ class Broker:
     # --- work for the device ------------------------------------------------------------------------------------------
 
     def _schedule(self, now: int, out: list[Action]) -> None:
-        decision = self.scheduler.schedule(now)
-        while not decision.final:
+        """Launch what can be launched. Whoever loses its job may ask for other work, or hasten what was put off, so that it
+        is looked again until nothing is lost any more."""
+        while True:
+            decision = self.scheduler.schedule(now)
             for job in decision.revoked:
                 self._revoked(job.id, now, out)
             for launch in decision.overdue:
                 self._overdue(launch, now, out)
-            decision = self.scheduler.schedule(now)
-        for run in decision.runs:
-            for row in run.rows:
-                number, attempt = self._work.owner(row.job)
-                open_ = self._open.get(number)
-                if open_ is not None and not attempt:
-                    self._insurance.began(open_, WorkKey(run.contract, run.range), now)
-            out.append(run)
-        for job in decision.expired:
-            self._job_lost(job.id, "the device had no time left", now, out)
+            for run in decision.runs:
+                for row in run.rows:
+                    number, attempt = self._work.owner(row.job)
+                    open_ = self._open.get(number)
+                    if open_ is not None and not attempt:
+                        self._insurance.began(open_, WorkKey(run.contract, run.range), now)
+                out.append(run)
+            for job in decision.expired:
+                self._job_lost(job.id, "the device had no time left", now, out)
+            if decision.final and not decision.expired:
+                return
 
     def _revoked(self, job: int, now: int, out: list[Action]) -> None:
         """A promise cannot be kept beside more important ones, or on a device that has slowed down. Its job has left the

@@ -69,9 +69,13 @@ class Scheduler:
         max_queued: int,
         in_place_ns: int = 0,
         max_streams: int = 0,
+        *,
+        of_many: bool = False,
     ) -> None:
         """`max_rows` is the largest launch by contract. `max_queued` bounds the waiting jobs, `max_streams` the announced
-        streams. A launch that typically takes up to `in_place_ns` is to be carried out by the loop itself."""
+        streams. A launch that typically takes up to `in_place_ns` is to be carried out by the loop itself. `of_many`: the
+        work is that of many, who promise nothing, so that rates decide what is aimed at and what leaves room
+        (`shared.targets`)."""
         self.latency = latency
         self.streams = Streams(max_streams)
         self._arena = arena
@@ -79,6 +83,7 @@ class Scheduler:
         self._in_place_ns = in_place_ns
         self._queue = DeadlineQueue(max_queued)
         self._targets = Targets(executors, latency, max_rows)
+        self._of_many = of_many
         self._running = Running(executors)
         self._runs = 0
         self._held = False
@@ -121,7 +126,7 @@ class Scheduler:
             return False
         too_late = self._too_late(job)
         self._expiry_ns = min(self._expiry_ns, too_late)
-        if not job.promised:
+        if self._of_many:
             self._targets.came(job, now)
         return True
 
@@ -401,7 +406,7 @@ class Scheduler:
     def _would_break(self, executor: int, batch: list[Job], pessimistic: int, now: int) -> bool:
         """Whether launching `batch` makes a promise late, or an expected frame as important, that else would be kept; or
         leaves no room for what comes of more important classes."""
-        if batch[0].priority and not batch[0].promised and not self._keeps_room(executor, batch, pessimistic, now):
+        if self._of_many and batch[0].priority and not self._keeps_room(executor, batch, pessimistic, now):
             return True
         if not self.streams and self._queue.promises == sum(j.promised for j in batch):
             return False
@@ -490,4 +495,5 @@ def scheduler_of(
         max_queued=scheduling.max_queued,
         in_place_ns=int(execution.in_place_us * US) if execution.slowdown == 1.0 else 0,
         max_streams=max_streams,
+        of_many=side == "cloud",
     )

@@ -108,7 +108,11 @@ class Targets:
             rows = self._rows(offered, 0.5)
             takes = self._latency.pessimistic(offered.key, rows)
             first = self._latency.pessimistic(offered.key, 1)
-            found.append(Demand(self._per_ns(offered, now), first, takes / rows, max(0.0, budget - takes)))
+            if takes >= budget:
+                rows, takes = 1, first
+            if takes >= budget:
+                continue  # nothing would be in time anyhow
+            found.append(Demand(self._per_ns(offered, now), first, takes / rows, budget - takes))
         return found
 
     def _per_ns(self, offered: _Offered, now: int) -> float:

@@ -8,6 +8,7 @@ from plans import make_plan
 from shared.errors import InvariantBroken
 from shared.events import Row
 from shared.latency import WorkKey
+from shared.memory import Arena, PoolKey
 from shared.placement import LeastPredictedFinish, Offer
 from shared.plan import RAW, SegmentRange
 from shared.queue import Job
@@ -328,6 +329,13 @@ def test_a_promise_that_goes_ahead_takes_an_earlier_job_along_where_that_fits() 
 # --- what is dropped for what waits behind it, and what waits for what is more important -------------------------------
 
 
+def of_many(max_batch: int) -> Scheduler:
+    """The scheduler of a process that many ask: every kind of work has a pool here."""
+    like = scheduler(max_batch=max_batch)
+    pools = {PoolKey(CONTRACT, part.program, part.first): 2 for part in (WHOLE, SMALL)}
+    return Scheduler(1, like.latency, Arena(pools), {CONTRACT: max_batch}, 10_000, of_many=True)
+
+
 def crowd(s: Scheduler, per_ms: int, until_ms: int, budget_ms: float) -> tuple[int, int, int]:
     """Requests at an even rate, launches that take what they typically do: how many were launched, dropped, and launches."""
     launches = served = dropped = number = 0
@@ -352,7 +360,7 @@ def crowd(s: Scheduler, per_ms: int, until_ms: int, budget_ms: float) -> tuple[i
 
 
 def test_under_overload_the_oldest_give_way_so_that_launches_stay_large() -> None:
-    s = scheduler(max_batch=8, max_queued=10_000)
+    s = of_many(max_batch=8)
     served, dropped, launches = crowd(s, per_ms=4, until_ms=3_000, budget_ms=12)
     most = 8 / (s.latency.typical(WorkKey(CONTRACT, SMALL), 8) / MS)
     assert dropped > 0
@@ -361,13 +369,13 @@ def test_under_overload_the_oldest_give_way_so_that_launches_stay_large() -> Non
 
 
 def test_while_the_executor_keeps_up_nothing_is_dropped() -> None:
-    s = scheduler(max_batch=8, max_queued=10_000)
+    s = of_many(max_batch=8)
     _, dropped, _ = crowd(s, per_ms=1, until_ms=1_000, budget_ms=12)
     assert dropped == 0
 
 
 def test_long_work_of_a_lesser_class_leaves_room_for_what_comes_of_a_more_important_one() -> None:
-    s = scheduler(max_batch=1)
+    s = of_many(max_batch=1)
     for now_ms in range(0, 500, 10):
         s.submit(job(now_ms + 1, now_ms + 6, priority=0), now_ms * MS)
         (run,) = s.schedule(now_ms * MS).runs
@@ -384,7 +392,7 @@ def test_long_work_of_a_lesser_class_leaves_room_for_what_comes_of_a_more_import
 
 
 def test_short_work_of_a_lesser_class_does_not_wait() -> None:
-    s = scheduler(max_batch=1)
+    s = of_many(max_batch=1)
     s.submit(job(1, 6, priority=0), 0)
     (run,) = s.schedule(0).runs
     s.ended(run.run, 2 * MS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -27,12 +26,11 @@ from checks_bench import (
 from plans import make_input
 from test_sim_checks import breaks
 
-import shared.scheduler
 from shared.events import Abort, Action, Received, Run, Send
-from shared.latency import Latency
 from shared.memory import PoolKey
 from shared.plan import SegmentRange
 from shared.queue import Job
+from shared.scheduler import Scheduler
 from shared.settings import CloudSettings, Execution, NodeGroup
 from shared.wire.messages import PROTOCOL, Hello, Load, Probe, ProbeReply, Refusal, Reply
 
@@ -183,11 +181,11 @@ def _slower(bench: Bench, actions: list[Action]) -> list[Action]:
 
 
 def test_14_a_row_that_is_left_behind_by_a_later_one_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def last_only(jobs: Sequence[Job], latency: Latency, now: int, max_rows: int) -> list[Job]:
-        return [list(jobs)[-1]]
+    def last_only(scheduler: Scheduler, head: Job, now: int) -> list[Job]:
+        return [list(scheduler._queue.all())[-1]]
 
     bench, run = busy_node(2)
-    monkeypatch.setattr(shared.scheduler, "form", last_only)
+    monkeypatch.setattr(Scheduler, "_batch", last_only)
     bench.now += MS
     with breaks(14, "job 2, due in .* is left behind by run 2, though it fits"):
         bench.node_step(bench.finish(run))
@@ -200,7 +198,7 @@ def test_11_more_attempts_than_credits_are_found() -> None:
     bench = Bench()
     bench.welcome(credits_=8)
     bench.edge_book.nodes["node"].credits = 0
-    with breaks(11, "1 attempts are out at node, 1 of them on one path; 2 may be on each, of 0 lent"):
+    with breaks(11, "1 attempts are out at node, 1 of them on one path; 4 may be on each, of 0 lent"):
         bench.arrive(due_ms=20)
 
 

@@ -35,6 +35,7 @@ class Headtail:
             arena=Arena({PoolKey(name, 0, 0): SLOTS_PER_EXECUTOR * case.devices for name in names}),
             max_rows={name: model.max_batch for name, model in zip(names, case.each, strict=True)},
             max_queued=QUEUED,
+            of_many=True,
         )
         self._devices = case.devices
         self._out: dict[int, tuple[int, int]] = {}
