@@ -19,11 +19,10 @@ BLOCK, BLOCKS = 4 * MIB, 16
 
 
 class Hog(LineChild):
-    """Such a process, in the hands of a rig. It is at work when this has been made; `close` ends it."""
+    """Such a process, in the hands of a rig, which does not wait until it has begun; `close` ends it."""
 
     def __init__(self, kind: str, argument: str = "") -> None:
         super().__init__("hil.scenarios.hog", (kind, argument))
-        self.ask(b"")
 
 
 def take_cpu(ended: threading.Event) -> None:
@@ -61,14 +60,12 @@ def take_disk(folder: Path, ended: threading.Event) -> None:
 
 
 def main() -> None:
-    """Begin, say so on the first line of the input, and go on until its end."""
+    """Begin, and go on until the input ends."""
     kind, argument = sys.argv[1:]
     ended = threading.Event()
 
     def listen() -> None:
-        for _ in iter(sys.stdin.buffer.readline, b""):
-            sys.stdout.buffer.write(b"\n")
-            sys.stdout.buffer.flush()
+        sys.stdin.buffer.read()
         ended.set()
 
     threading.Thread(target=listen, daemon=True).start()
