@@ -235,6 +235,8 @@ class Attempts:
                 return self._reply(path, message, event, now, out)
             case Refusal():
                 return self._refused(path, message, now, out)
+            case ProbeReply() if event.link == path.data:
+                path.padded(message, now)
             case ProbeReply():
                 out += self._nodes.probed(path, message, now)
             case Welcome():

@@ -26,6 +26,13 @@ BACK_OFF = 4
 NEAR = 0.02
 """Ways whose worth differs by less than this share are as good as each other; the one that was taken last, by twice that."""
 
+NEAR_INSURED = 0.2
+"""The same where the device's answer is promised: no answer is lost by trying the way that agrees more, and an exact one is
+worth more than what its agreement adds."""
+
+HEAVY = 0.5
+"""A way of twice the bytes of another that agrees as much must be worth more than twice as much."""
+
 FEWER = 0.9
 """Fewer bytes count from this share on."""
 
@@ -112,8 +119,12 @@ def choose(
         return None
     if len(worth) == 1:
         return worth[0][1]
+    # What takes the link for much longer for the same answer makes those that follow late.
+    light = [(w, c) for w, c in worth if not any(_spares(o, c) and v >= HEAVY * w for v, o in worth)]
+    worth = light or worth
     best = max(w for w, _ in worth)
-    near = [c for w, c in worth if w >= best * (1.0 - NEAR)]
+    share = NEAR_INSURED if insured.promised else NEAR
+    near = [c for w, c in worth if w >= best * (1.0 - share)]
     agreement = max(c.route.agreement for c in near)
     near = [c for c in near if c.route.agreement == agreement]
     fewest = min(c.nbytes for c in near) / FEWER
@@ -133,13 +144,18 @@ def choose(
         if (
             kept.index == usual.index
             and kept.path.data == usual.link
-            and w >= best * (1.0 - 2.0 * NEAR)
+            and w >= best * (1.0 - share - NEAR)
             and kept.route.agreement >= agreement
             and kept.nbytes <= fewest
             and found.typical_ns - now >= SOONER * (kept.typical_ns - now)
         ):
             return kept
     return found
+
+
+def _spares(light: Candidate, heavy: Candidate) -> bool:
+    """Whether a way gives as good an answer for half of the bytes, or fewer."""
+    return light.route.agreement >= heavy.route.agreement and 2 * light.nbytes <= heavy.nbytes
 
 
 def worth_of(candidate: Candidate, insured: Insured, least: float) -> float:

@@ -168,6 +168,7 @@ class CloudWay:
             typical_ns = now + network_ns + way.node_ns
             sure_ns = typical_ns + estimate.margin_ns(way.nbytes, network_ns, now)
         startup_ns, upto_bytes = estimate.sent(up, now)
+        path.warm.used(up, now)
         return Sent(
             sent_ns=now,
             typical_ns=typical_ns,

@@ -2,8 +2,10 @@
 
 The prediction of a typical exchange is a round trip, so much a byte, what this connection still has to send, and the start of
 TCP where it is cold (`edge.link_startup`). Round trip and time per byte are medians of a few, so that one stall of the
-machine or of the link does not spoil them, and a real change shows after three; large exchanges count for more, since in a
-small one the time per byte drowns in what the round trip varies by.
+machine or of the link does not spoil them, and a real change shows after three. What an exchange took beyond that is
+divided: as far as its bytes make up its time it says something of the rate, as far as the round trip does, of a cost that
+every exchange has. Charged to the bytes alone, a millisecond of a small exchange would make a large one look hopeless, and
+as nobody would try it, nothing would ever show otherwise.
 
 How sure that is, is learned end to end (`edge.link_residuals`), as a share of the predicted time on the network, for each
 octave of sizes by itself once there are enough samples, else for all together. Before anything was seen stands a pessimistic
@@ -18,6 +20,7 @@ Trust is lost at once: an answer that is overdue makes the next one on the same 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 from edge.link_residuals import Residuals
 from edge.link_startup import FIRST_BYTES, Startup
@@ -25,8 +28,8 @@ from shared.settings import Link
 
 RATE_SAMPLES = 5
 PROBE_SAMPLES = 7
-TEACHES_RATE = 4096
-"""Below this many bytes an exchange tells nothing of the rate."""
+LEAST_KNOWN = 0.25
+"""What is known of the rate never says that bytes take less than this share of what the settings say."""
 
 COLD = 0.25
 """An exchange is cold where the start of TCP costs it more than this share of what its bytes take."""
@@ -42,6 +45,9 @@ ENOUGH = 16
 
 STALE_NS = 2_000_000_000
 """A class of sizes in which nothing was seen for so long is judged with all others: the link may have changed since."""
+
+LEAST_TRUST = 0.3
+"""What is left of trust at the end of a stall: others are preferred, but where there are none it is worth a try."""
 
 SURE = 0.95
 STEP = 0.01
@@ -75,12 +81,13 @@ class LinkEstimate:
     def reset(self) -> None:
         """Forget all that was measured: the address has changed, or the host was suspended."""
         self._rtts: deque[float] = deque(maxlen=PROBE_SAMPLES)
-        self._extras: deque[tuple[float, int]] = deque(maxlen=RATE_SAMPLES)
+        self._beyond: deque[tuple[int, float]] = deque(maxlen=RATE_SAMPLES)
         self._startup = Startup()
         self._all = _Sizes(PRIOR)
         self._sizes: dict[int, _Sizes] = {}
         self._rtt = self._prior_rtt
-        self._per_byte = self._prior_byte
+        self._per_byte = self._known_byte = self._prior_byte
+        self._fixed = 0.0
         self._cold = 0
         self._free_ns = 0
         self._sent_bytes = 0
@@ -102,7 +109,7 @@ class LinkEstimate:
 
     def network_ns(self, nbytes: int) -> int:
         """Predicted time on the network of an exchange of `nbytes` (there and back together) on a warm, idle connection."""
-        return int(self._rtt + nbytes * self._per_byte)
+        return int(max(0.0, self._rtt + self._fixed + nbytes * self._per_byte))
 
     def extra_ns(self, nbytes: int, now: int) -> int:
         """What an exchange that begins to send `nbytes` now takes beyond `network_ns`: what is still to be sent before it,
@@ -141,10 +148,10 @@ class LinkEstimate:
         return self.judge(nbytes, network_ns, 0, now)[1]
 
     def trust(self, now: int) -> float:
-        """1, or after a stall a share that grows to 1."""
+        """1, or after a stall a share that grows from `LEAST_TRUST` to 1."""
         if now >= self._back_ns:
             return 1.0
-        return max(0.0, 1.0 - (self._back_ns - now) / self._slow_ns)
+        return max(LEAST_TRUST, 1.0 - (self._back_ns - now) / self._slow_ns)
 
     def recovered(self, now: int, pause_ns: int) -> None:
         """A stall is over: trust grows back over `pause_ns`."""
@@ -188,17 +195,23 @@ class LinkEstimate:
     def exchanged(self, nbytes: int, network_ns: int, waited_ns: int = 0, startup_ns: int = 0) -> None:
         """An exchange of `nbytes` spent `network_ns` on the network, of which it waited `waited_ns` for others; the start of
         TCP was to cost it `startup_ns` by the model. Of a few cold ones after a warm one is learned what the start costs, of
-        all others the rate."""
-        if nbytes < TEACHES_RATE:
-            return
+        all others rate and fixed cost."""
         beyond = network_ns - waited_ns - self._rtt
         self._cold = self._cold + 1 if startup_ns > COLD * nbytes * self._per_byte else 0
-        if 0 < self._cold <= RATE_SAMPLES and len(self._extras) == RATE_SAMPLES:
-            self._startup.learn(beyond - nbytes * self._per_byte, startup_ns)
+        if 0 < self._cold <= RATE_SAMPLES and len(self._beyond) == RATE_SAMPLES:
+            self._startup.learn(beyond - self._fixed - nbytes * self._per_byte, startup_ns)
             return
-        beyond -= self._startup.share * startup_ns
-        self._extras.append((beyond / nbytes, nbytes))
-        self._per_byte = max(0.0, _weighted(self._extras))
+        self._beyond.append((max(1, nbytes), beyond - self._startup.share * startup_ns))
+        known = max(self._known_byte, LEAST_KNOWN * self._prior_byte)
+        divided = sorted(
+            (known + (b - n * known) / n * (n * known) / (n * known + self._rtt + 1.0), n) for n, b in self._beyond
+        )
+        # Whatever of an exchange its bytes may have taken, it was no more than all.
+        most = sorted((b / n, n) for n, b in self._beyond)
+        self._per_byte = max(0.0, min(_weighted(divided), _weighted(most)))
+        self._fixed = _median(b - n * self._per_byte for n, b in self._beyond)
+        if nbytes * self._per_byte > self._rtt or self._per_byte < self._known_byte:
+            self._known_byte = self._per_byte
 
     def gave_up(self, nbytes: int, network_ns: int, waited_ns: int = 0, startup_ns: int = 0) -> None:
         """An exchange of `nbytes` was not over after `network_ns` on the network: a censored sample, kept where it says that
@@ -239,13 +252,13 @@ class LinkEstimate:
         self._all.residuals.add(residual, censored=censored)
 
 
-def _median(samples: deque[float]) -> float:
-    return sorted(samples)[len(samples) // 2]
-
-
-def _weighted(samples: deque[tuple[float, int]]) -> float:
-    """The median of values by their weights."""
+def _median(samples: Iterable[float]) -> float:
     ranked = sorted(samples)
+    return ranked[len(ranked) // 2]
+
+
+def _weighted(ranked: list[tuple[float, int]]) -> float:
+    """The median of values, which are in order, by their weights."""
     half = sum(weight for _, weight in ranked) / 2
     for value, weight in ranked:
         half -= weight

@@ -37,13 +37,21 @@ class KeepWarm:
         self._sent_ns = 0
 
     def used(self, nbytes: int, now: int) -> None:
-        """A request of `nbytes` was sent."""
+        """A request of `nbytes` was sent, or is out."""
         self._size = min(nbytes, MOST_BYTES)
         self._used_ns = self._sent_ns = now
 
-    def next_at(self, now: int) -> int | None:
-        """When padding is due next; None where none is."""
-        if not self._rate or not self._size or now > self._used_ns + LASTS_NS:
+    def busy(self, now: int) -> None:
+        """Something is out on the connection: it is not idle."""
+        self._sent_ns = now
+
+    def off(self) -> None:
+        """No padding until the next request."""
+        self._size = 0
+
+    def next_at(self) -> int | None:
+        """When padding is due next, which may have passed; None where none is."""
+        if not self._rate or not self._size:
             return None
         at = self._sent_ns + EVERY_NS
         need = min(self._size, max(LEAST_BYTES, self._rate * EVERY_NS / 1e9))
@@ -53,8 +61,11 @@ class KeepWarm:
 
     def due(self, now: int) -> int:
         """Bytes of padding to be sent now, 0 where none are due. What is told counts as sent."""
-        at = self.next_at(now)
+        at = self.next_at()
         if at is None or now < at:
+            return 0
+        if now > self._used_ns + LASTS_NS:
+            self.off()
             return 0
         self._held = min(self._rate, self._held + self._rate * (now - self._at) / 1e9)
         self._at = now

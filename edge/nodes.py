@@ -143,6 +143,7 @@ class Nodes:
             path.probe_at = now
             return [Send(link, self._hello(path, "probe"))]
         path.estimate.connected()
+        path.pad = None
         return self._greet(path, now)
 
     def disconnected(self, link: str) -> Path | None:
@@ -301,6 +302,7 @@ class Nodes:
             node.forget_clock()
             for path in node.paths:
                 path.estimate.reset()
+                path.pad = None
                 if path.probe_up:
                     greetings.append(Send(path.probe, self._hello(path, "probe")))
                 if path.state is State.PAUSED:
@@ -357,6 +359,8 @@ class Nodes:
                     lost.append(path)
                 else:
                     stalled.append(path)
+            if path.state is State.UP:
+                actions += path.keep_warm(now)
         return actions, lost, stalled
 
     def next_wakeup(self) -> int | None:
@@ -370,6 +374,8 @@ class Nodes:
                 for sent in path.out.values():
                     overdue = sent.typical_ns + stall_ns + 1
                     at = overdue if at is None or overdue < at else at
+                pad_at = path.warm.next_at()
+                at = pad_at if pad_at is not None and (at is None or pad_at < at) else at
             elif state in (State.GREETING, State.STALLED):
                 at = path.hello_at if at is None or path.hello_at < at else at
             elif state is State.PAUSED:

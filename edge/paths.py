@@ -19,13 +19,22 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from edge.link import LinkEstimate
+from edge.link_warm import MOST_BYTES, KeepWarm
+from shared.events import Action, Send
 from shared.settings import Link, NodeAddress
+from shared.wire.messages import Probe, ProbeReply, Tensor
 
 if TYPE_CHECKING:
     from edge.nodes import Node
 
 Kind = Literal["data", "probe"]
 KINDS: tuple[Kind, Kind] = ("data", "probe")
+
+
+PAD_NS = 2_000_000_000
+"""Padding that is not answered for so long will not be."""
+
+PADDING = memoryview(bytes(MOST_BYTES))
 
 
 class State(Enum):
@@ -72,6 +81,9 @@ class Path:
         self.shut = False
         """Whether the node does not take so many paths of an edge."""
         self.estimate = LinkEstimate(link)
+        self.warm = KeepWarm(0.0 if link.budget_mb_per_hour else link.warm_kb_per_s * 1000)
+        self.pad: Sent | None = None
+        """Padding that is out on the data connection."""
         self.out: dict[tuple[int, int], Sent] = {}
         self.answered_ns = -1
         """When the latest of the copies that were answered was sent."""
@@ -137,6 +149,36 @@ class Path:
     def _censored(self, sent: Sent, now: int) -> None:
         late_by, sure_by = now - sent.typical_ns, sent.sure_ns - sent.typical_ns
         self.estimate.censored(sent.nbytes, sent.network_ns, late_by, sure_by, now)
+
+    def keep_warm(self, now: int) -> list[Action]:
+        """Send padding where it is due: a probe on the data connection, one at a time."""
+        pad = self.pad
+        if pad is not None and (self.answered_ns > pad.sent_ns or now > pad.sent_ns + PAD_NS):
+            # A node that answers what came later does not answer padding.
+            self.pad = None
+            self.warm.off()
+        if self.out or self.pad is not None:
+            self.warm.busy(now)
+            return []
+        nbytes = self.warm.due(now)
+        if not nbytes:
+            return []
+        estimate = self.estimate
+        network_ns = estimate.network_ns(nbytes) + estimate.extra_ns(nbytes, now)
+        typical_ns = now + network_ns
+        sure_ns = typical_ns + estimate.margin_ns(nbytes, network_ns, now)
+        startup_ns, upto_bytes = estimate.sent(nbytes, now)
+        self.pad = Sent(now, typical_ns, 0, nbytes, True, network_ns, startup_ns, upto_bytes, sure_ns)
+        self.probe_number += 1
+        probe = Probe(self.probe_number, now, 0, 0, (Tensor("uint8", (nbytes,)),))
+        return [Send(self.data, probe, (PADDING[:nbytes],))]
+
+    def padded(self, message: ProbeReply, now: int) -> None:
+        """Padding was answered: what that says about the link."""
+        self.node.load(message.load)
+        if self.pad is not None and message.probe_sent_ns == self.pad.sent_ns:
+            pad, self.pad = self.pad, None
+            self.answered(pad, message.sent_ns - message.received_ns, now)
 
     def still(self, due_ns: int, now: int) -> float:
         """The chance that the data connection carries anything by `due_ns`, as far as what is out there tells: TCP keeps the

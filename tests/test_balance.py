@@ -45,9 +45,9 @@ def test_among_ways_that_are_sure_the_highest_agreement_wins_then_the_node_that_
 
 
 def test_while_insured_a_way_counts_by_what_it_can_be_expected_to_add() -> None:
-    likely = [way(RAW, A, 8, chance=0.8), way(JPEG, B, 6)]
-    assert take(likely, insured(0.9)) is likely[0], "0.8 of 0.1 is more than all of 0.07"
-    unlikely = [way(RAW, A, 8, chance=0.6), way(JPEG, B, 6)]
+    likely = [way(RAW, A, 8, chance=0.6), way(JPEG, B, 6)]
+    assert take(likely, insured(0.9)) is likely[0], "0.6 of 0.1 is about as much as all of 0.07, and it agrees more"
+    unlikely = [way(RAW, A, 8, chance=0.5), way(JPEG, B, 6)]
     assert take(unlikely, insured(0.9)) is unlikely[1]
 
 
@@ -69,6 +69,16 @@ def test_of_ways_that_agree_the_same_the_one_of_fewer_bytes_wins() -> None:
     assert take([large, lossless], insured(0.9)) is lossless
 
 
+def test_a_way_of_twice_the_bytes_must_be_worth_twice_as_much() -> None:
+    light = msgspec.structs.replace(way(RAW, A, 8, chance=0.5), nbytes=400)
+    for chance, heavy_wins in ((0.9, False), (1.0, False), (0.5, False)):
+        heavy = way(RAW, B, 8, chance=chance)
+        assert (take([light, heavy], insured(0.9)) is heavy) == heavy_wins
+    unlikely = msgspec.structs.replace(light, chance=0.3)
+    heavy = way(RAW, B, 8, chance=0.9)
+    assert take([unlikely, heavy], insured(0.9)) is heavy
+
+
 def test_the_way_that_was_taken_last_is_kept_where_it_is_about_as_good() -> None:
     usual = Usual(0, A.data)
     ways = [way(RAW, A, 8, chance=0.97), way(RAW, B, 7.5)]
@@ -76,7 +86,7 @@ def test_the_way_that_was_taken_last_is_kept_where_it_is_about_as_good() -> None
     assert take(ways, insured(0.9), usual) is ways[0]
     sooner = [way(RAW, A, 8), way(RAW, B, 5)]
     assert take(sooner, insured(0.9), usual) is sooner[1]
-    surer = [way(RAW, A, 8, chance=0.9), way(RAW, B, 8)]
+    surer = [way(RAW, A, 8, chance=0.7), way(RAW, B, 8)]
     assert take(surer, insured(0.9), usual) is surer[1]
 
 

@@ -43,7 +43,7 @@ def sent(warm: KeepWarm, until_ns: int) -> list[tuple[int, int]]:
     """When a driver that obeys `next_at` sends how much."""
     found: list[tuple[int, int]] = []
     now = 0
-    while (at := warm.next_at(now)) is not None and at <= until_ns:
+    while (at := warm.next_at()) is not None and at <= until_ns:
         now = max(now + 1, at)
         nbytes = warm.due(now)
         assert nbytes > 0, "the wake-up that was asked for found nothing to do"
@@ -71,10 +71,14 @@ def test_a_small_payload_is_kept_warm_entirely() -> None:
 
 
 def test_a_connection_in_use_or_never_used_needs_none() -> None:
-    assert KeepWarm(64_000).next_at(0) is None
+    assert KeepWarm(64_000).next_at() is None
     off = KeepWarm(0.0)
     off.used(1000, 0)
-    assert off.next_at(0) is None
+    assert off.next_at() is None
+    late = KeepWarm(64_000)
+    late.used(1000, 0)
+    assert late.due(LASTS_NS + 1) == 0
+    assert late.next_at() is None, "nothing would ever be done at that wake-up"
     warm = KeepWarm(64_000)
     for frame in range(100):
         warm.used(100_000, frame * S // 30)

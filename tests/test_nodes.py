@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 
-from edge.nodes import FORGET_NS, HELLO_EVERY_NS, MS, Nodes
+from edge.nodes import FORGET_NS, HELLO_EVERY_NS, MS, Node, Nodes
 from edge.paths import Path, Sent, State
 from shared.events import Action, Send
-from shared.settings import EdgeSettings, NodeAddress
-from shared.wire.messages import PROTOCOL, Hello, Load, ProbeReply, Welcome
+from shared.settings import EdgeSettings, Link, NodeAddress
+from shared.wire.messages import PROTOCOL, Hello, Load, Probe, ProbeReply, Welcome
 
 CONTRACT = "c" * 64
 
@@ -143,3 +143,40 @@ def test_an_answer_to_a_probe_of_an_earlier_process_says_nothing_of_clocks() -> 
     nodes.connected("n1/data", 10 * MS)
     nodes.probed(path, ProbeReply(1, 9 * MS, 50 * MS, 51 * MS, Load(0, 4)), 12 * MS)
     assert path.node.offset.bounds(12 * MS) == (None, None)
+
+
+def test_an_idle_connection_is_kept_warm_and_its_padding_teaches_what_the_link_is_like() -> None:
+    nodes, path = make_nodes()
+    nodes.connected("n1/data", 0)
+    welcome(nodes, path, 0)
+    path.warm.used(20_000, 0)
+    pads = 0
+    for now in range(0, 20_000 * MS, MS):
+        for action in nodes.tick(now)[0]:
+            if isinstance(action, Send) and isinstance(action.message, Probe):
+                assert action.link == path.data
+                ((tensor,), (frame,)) = action.message.tensors, action.frames
+                assert (tensor.dtype, tensor.shape) == ("uint8", (len(frame),))
+                pads += len(frame)
+                took = 10 * MS + len(frame) * 100
+                at = now + took
+                path.padded(ProbeReply(action.message.number, now, at - MS, at - MS, Load(0, 8)), at)
+    assert 0.9 * 64_000 * 10 <= pads <= 64_000 * 11
+    assert path.estimate.chance(20_000, path.estimate.network_ns(20_000), MS, 9_000 * MS) > 0.85
+    nodes.tick(60_000 * MS)
+    assert path.warm.next_at() is None
+
+
+def test_a_node_that_knows_no_padding_is_sent_no_more_of_it() -> None:
+    nodes, path = make_nodes()
+    nodes.connected("n1/data", 0)
+    welcome(nodes, path, 0)
+    path.warm.used(20_000, 0)
+    sent = [a for now in range(0, 9_000 * MS, MS) for a in nodes.tick(now)[0] if isinstance(a.message, Probe)]  # type: ignore[union-attr]
+    assert len(sent) == 1
+
+
+def test_where_there_is_a_budget_of_bytes_none_are_spent_on_padding() -> None:
+    path = Node("n1", Link(budget_mb_per_hour=100.0)).paths[0]
+    path.warm.used(20_000, 0)
+    assert path.warm.next_at() is None

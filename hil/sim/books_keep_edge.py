@@ -258,7 +258,7 @@ def _moved(book: EdgeBook, view: PathView, link: str) -> None:
 def _probed(book: EdgeBook, message: ProbeReply, event: Received, now: int) -> None:
     view = _view(book, event.link)
     if view is not None:
-        view.probes = 0
+        view.probes = view.probes if _is_data(event.link) else 0
         view.node.credits = message.load.credits
         _moved(book, view, event.link)
 
@@ -322,7 +322,7 @@ def _greeting(book: EdgeBook, message: Hello, action: Send, event: Event, now: i
 
 def _probing(book: EdgeBook, message: Probe, action: Send, event: Event, now: int) -> None:
     view = _view(book, action.link)
-    if view is None:
+    if view is None or _is_data(action.link):
         return
     if view.probes >= book.probe_losses and view.greeted and not view.lost:
         view.lose()
