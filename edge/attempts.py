@@ -120,7 +120,7 @@ class Attempts:
         out.append(self._ways.ask(open_, attempt, attempt.path, now))
         self._copies.first(attempt.way.nbytes)
         due_ns = open_.hold_until
-        spare = self._spare(attempt, due_ns, now)
+        spare = self._spare(open_.request.plan, attempt, due_ns, now)
         if spare is None or attempt.exploring:
             return
         way = attempt.way
@@ -134,9 +134,9 @@ class Attempts:
             attempt.copy_ns = at
             self._copies_due.add(at, open_.id)
 
-    def _spare(self, attempt: Attempt, due_ns: int, now: int) -> Path | None:
+    def _spare(self, contract: str, attempt: Attempt, due_ns: int, now: int) -> Path | None:
         """The path for a further copy, if any may still carry one in time."""
-        spare = [p for p in self._nodes.spare(attempt.node, attempt.paths) if p.still(due_ns, now) >= HALF]
+        spare = [p for p in self._nodes.spare(attempt.node, contract, attempt.paths) if p.still(due_ns, now) >= HALF]
         return best_spare(attempt.path, spare, attempt.way.nbytes)
 
     def _copy(self, open_: Open, attempt: Attempt, path: Path, now: int, out: list[Action]) -> None:
@@ -154,7 +154,7 @@ class Attempts:
                 if open_ is None or not 0 < attempt.copy_ns <= now:
                     continue
                 attempt.copy_ns = 0
-                spare = self._spare(attempt, open_.hold_until, now)
+                spare = self._spare(open_.request.plan, attempt, open_.hold_until, now)
                 if attempt.alive and attempt.awaited and spare is not None:
                     self._copy(open_, attempt, spare, now, out)
 
@@ -191,7 +191,7 @@ class Attempts:
         """Nobody should wait for the copies that are out, if any: their paths are at fault, and the node may still answer on
         another, without running it twice. Where there is none, another node may."""
         node, key = attempt.node, (open_.id, attempt.number)
-        spare = None if attempt.exploring else self._spare(attempt, open_.hold_until, now)
+        spare = None if attempt.exploring else self._spare(open_.request.plan, attempt, open_.hold_until, now)
         lent = key in node.out or len(node.out) < node.credits
         if (
             spare is not None

@@ -190,10 +190,11 @@ class Nodes:
             self._recover(path, now)
         return greetings, lost
 
-    def spare(self, node: Node, taken: Sequence[Path]) -> list[Path]:
-        """Paths to a node, beside those taken, on which a further copy of an attempt may be sent now: it needs no credit."""
+    def spare(self, node: Node, contract: str, taken: Sequence[Path]) -> list[Path]:
+        """Paths to a node, beside those taken, on which a further copy of an attempt for `contract` may be sent now: it needs
+        no credit. None where the node has said since that it does not serve it."""
         limit = self._link.max_outstanding
-        if node.draining or node.name in self._leaves_at:
+        if node.draining or node.name in self._leaves_at or contract not in node.contracts:
             return []
         return [p for p in node.paths if p.state is State.UP and len(p.out) < limit and p not in taken]
 

@@ -113,7 +113,14 @@ def test_a_node_lends_one_credit_for_all_copies_of_an_attempt() -> None:
     assert nodes.usable(CONTRACT, 0) == list(paths), "one of two credits is out"
     send(paths[2], 2, 10 * MS)
     assert nodes.usable(CONTRACT, 0) == []
-    assert nodes.spare(paths[0].node, [paths[0], paths[1]]) == list(paths[2:]), "a copy needs no credit"
+    assert nodes.spare(paths[0].node, CONTRACT, [paths[0], paths[1]]) == list(paths[2:]), "a copy needs no credit"
+
+
+def test_no_copy_goes_to_a_node_that_has_said_since_that_it_does_not_serve_the_contract() -> None:
+    nodes, paths = all_up()
+    send(paths[0], 1, 10 * MS)
+    paths[0].node.contracts = frozenset()
+    assert nodes.spare(paths[0].node, CONTRACT, [paths[0]]) == []
 
 
 def test_what_is_out_on_a_lost_path_holds_its_credit_as_long_as_another_path_carries_it() -> None:
