@@ -83,7 +83,7 @@ def test_a_group_is_always_in_order_and_complete(items: list[tuple[int, int, boo
         if removed:
             victim = random.Random(number).choice(list(kept))
             assert queue.remove(victim) == kept.pop(victim)
-    assert [j.order for j in queue.group(("c", KEY.range), 0)] == sorted(j.order for j in kept.values())
+    assert [j.order for lane in queue.lanes() for j in queue.ready(lane, 0)] == sorted(j.order for j in kept.values())
     assert len(queue) == len(kept)
     assert queue.remove(10_000) is None
 

@@ -108,17 +108,6 @@ def attempt_not_checked(right: Any, self: Any, path: Any, message: Any, now: int
     return open_, last
 
 
-@bug(
-    "old incarnation's answer taken",
-    "A reply to an earlier start of the edge is taken for one to this",
-    Attempts,
-    "_answered",
-    "network",
-)
-def old_incarnation_taken(right: Any, self: Any, path: Any, message: Any, now: int) -> Any:
-    return right(self, path, msgspec.structs.replace(message, incarnation=self._incarnation), now)
-
-
 @bug("timer not set anew", "A wake-up is asked for only where it is later than the one before", Broker, "_wake")
 def timer_not_set_anew(right: Any, self: Any, now: int, out: list[Any]) -> None:
     before = self._wake_at
