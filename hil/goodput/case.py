@@ -110,7 +110,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     def staggered_per_s(self) -> float | None:
         """The bound where devices take turns (a request waits for the n-th part of a launch, then for the launch): of one
         kind of model only, else None. It leaves out how requests divide among models, and that they come at random."""
-        if len(self.models) > 1 or self.models[0].points:
+        if len(self.models) != 1 or self.models[0].points:
             return None
         model, n = self.models[0], self.devices
         fitting = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import msgspec
@@ -65,7 +65,7 @@ def search(case: Case, name: str, policy: str, share: float, requests: int, seed
 
 
 @contextmanager
-def _no_collector() -> Iterator[None]:
+def _no_collector() -> Generator[None, None, None]:
     """A run makes no cycles, and collecting while it goes on takes a tenth of its time."""
     was = gc.isenabled()
     gc.disable()

@@ -9,6 +9,7 @@ request's deadline."""
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import sys
 import tempfile
@@ -17,7 +18,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
-import msgpack
 import zmq
 
 PYTHON = os.environ.get("HEADTAIL_PYTHON", sys.executable)
@@ -25,6 +25,8 @@ PYTHON = os.environ.get("HEADTAIL_PYTHON", sys.executable)
 
 FOLDER = Path(os.environ.get("HEADTAIL_PEERS", str(Path(tempfile.gettempdir()) / "headtail-peers")))
 """Where the server writes its bundles, and what a client must know of them."""
+
+packing: Any = importlib.import_module("msgpack")
 
 Header = dict[str, Any]
 Done = Callable[[int, int], None]
@@ -69,7 +71,7 @@ class NodeClient:
 
     async def start(self, model: str, port: int, conns: int) -> None:
         """Connect and greet. `conns` is left alone: requests of one edge share a connection."""
-        told = msgpack.unpackb((FOLDER / f"{model}.told").read_bytes())
+        told: Header = packing.unpackb((FOLDER / f"{model}.told").read_bytes())
         self._loop = asyncio.get_running_loop()
         self._context: Any = zmq.Context()
         self._socket: Any = self._context.socket(zmq.DEALER)
@@ -80,7 +82,7 @@ class NodeClient:
         self._socket.setsockopt(zmq.RCVTIMEO, PATIENCE_MS)
         self._socket.connect(f"tcp://127.0.0.1:{port}")
         self._socket.send(
-            msgpack.packb(
+            packing.packb(
                 {
                     "t": "hello",
                     "protocol": 1,
@@ -91,7 +93,7 @@ class NodeClient:
                 }
             )
         )
-        welcome: Header = msgpack.unpackb(self._socket.recv())
+        welcome: Header = packing.unpackb(self._socket.recv())
         if welcome.get("t") != "welcome" or told["contract"] not in welcome["contracts"]:
             raise RuntimeError(f"the node answered a greeting with {welcome}")
         self._frame: bytes = told["sample"]
@@ -123,7 +125,7 @@ class NodeClient:
         sequence = header["sequence"] + 1
         header["sequence"], header["budget_ns"], header["sent_ns"] = sequence, budget, now
         self._open[sequence] = (tag, done)
-        self._socket.send_multipart([msgpack.packb(header), self._frame], copy=False)
+        self._socket.send_multipart([packing.packb(header), self._frame], copy=False)
         if self._socket.getsockopt(self._events) & zmq.POLLIN:
             self._loop.call_soon(self._read)
 
@@ -131,7 +133,7 @@ class NodeClient:
         try:
             for _ in range(AT_ONCE):
                 frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
-                header: Header = msgpack.unpackb(frames[0].buffer)
+                header: Header = packing.unpackb(frames[0].buffer)
                 tag, done = self._open.pop(header["sequence"])
                 done(tag, 200 if header["t"] == "reply" else STATUS.get(header["reason"], 500))
             self._loop.call_soon(self._read)
@@ -140,7 +142,7 @@ class NodeClient:
 
     async def close(self) -> None:
         """Say good-bye."""
-        self._socket.send(msgpack.packb({"t": "bye", "reason": "closing"}))
+        self._socket.send(packing.packb({"t": "bye", "reason": "closing"}))
         self._socket.close(200)
 
 

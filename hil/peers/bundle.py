@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import shutil
 import statistics
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import onnx
-import onnxruntime
+from onnx import ModelProto
 
 from hil.small_bundle import finish_small
 from shared.bundle import Golden
 from shared.plan import PLAN_FORMAT, RAW, Cut, Plan, Profile, Program, RangeTime, Route, Segment
-from shared.request import TensorSpec
+from shared.request import Array, TensorSpec
+
+runtime: Any = importlib.import_module("onnxruntime")
 
 BATCHES = (1, 2, 4, 8, 16)
 RUNS = 30
@@ -24,20 +27,20 @@ HEADER_BYTES = 300
 def write_served(model: Path, folder: Path) -> tuple[Path, tuple[int, ...], bytes]:
     """Write the bundle `NAME.plan` of a model with one float32 input and one float32 output and an open first axis. Returns
     its path, the shape of a row without the first axis, and the bytes of a sample row."""
-    proto = onnx.load(model)
+    proto = ModelProto.FromString(model.read_bytes())
     path = folder / f"{model.stem}.plan"
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir(parents=True)
     shutil.copyfile(model, path / "whole.onnx")
-    session = onnxruntime.InferenceSession(str(model), _options(), providers=["CPUExecutionProvider"])
+    session = runtime.InferenceSession(str(model), _options(), providers=["CPUExecutionProvider"])
     entry, leaving = session.get_inputs()[0], session.get_outputs()[0]
     shape = tuple(int(n) for n in entry.shape[1:])
     sample = np.random.default_rng(3).standard_normal((1, *shape), dtype=np.float32)
-    answer = np.asarray(session.run(None, {entry.name: sample})[0])
-    times = []
+    answer: Array = np.asarray(session.run(None, {entry.name: sample})[0])
+    times: list[RangeTime] = []
     for batch in BATCHES:
         rows = np.repeat(sample, batch, axis=0)
-        taken = []
+        taken: list[float] = []
         for _ in range(RUNS):
             began = time.perf_counter_ns()
             session.run(None, {entry.name: rows})
@@ -67,8 +70,8 @@ def write_served(model: Path, folder: Path) -> tuple[Path, tuple[int, ...], byte
     return path, shape, sample.tobytes()
 
 
-def _options() -> onnxruntime.SessionOptions:
-    options = onnxruntime.SessionOptions()
+def _options() -> Any:
+    options = runtime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
