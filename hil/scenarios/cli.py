@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from hil.scenarios.carried import cannot_carry
 from hil.scenarios.find import find, load_scenario, shipped
+from partitioner.terminal import PlainConsole
 from shared.errors import UserError
 
 BackendName = Literal["emulator", "proxy", "ssh"]
@@ -34,7 +34,7 @@ def scenarios() -> None:
         scenario = load_scenario(path)
         carried = "no" if cannot_carry(scenario) else "yes"
         table.add_row(name, f"{scenario.stream.seconds:g}", carried, scenario.about)
-    Console().print(table)
+    PlainConsole().print(table)
 
 
 def run(

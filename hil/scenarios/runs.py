@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec.structs import replace
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -29,6 +28,7 @@ from hil.scenarios.run import MakeBackend, run_scenario
 from hil.scenarios.scenario import LinkPart, Scenario, shortened
 from hil.verdict import BROKEN, HOLDS, NOT_JUDGED
 from hil.weight import add_weight
+from partitioner.terminal import PlainConsole
 from shared.errors import UserError
 
 SWITCH_S = 0.0005
@@ -61,7 +61,7 @@ def play_all(files: Sequence[Path], ways: Ways) -> bool:
     weight = tuple(add_weight())
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.setswitchinterval(SWITCH_S)
-    console = Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else WIDTH)
+    console = PlainConsole(width=None if sys.stdout.isatty() else WIDTH)
     reports: list[Report] = []
     for scenario in chosen:
         folder = _folder(ways.out / scenario.name)
@@ -124,7 +124,7 @@ def _folder(path: Path) -> Path:
     return path
 
 
-def _show(report: Report, folder: Path, console: Console) -> None:
+def _show(report: Report, folder: Path, console: PlainConsole) -> None:
     table = Table("", "expected", "found")
     for rule in report.judgement.rules:
         table.add_row(Text(rule.word, STYLES[rule.word]), Text(rule.expected), Text(rule.found))
