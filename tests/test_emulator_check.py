@@ -42,7 +42,15 @@ def status_of(*arguments: str) -> int | str | None:
 
 
 def test_the_group_has_the_verbs_of_the_manual() -> None:
-    assert list(typer.main.get_group(group()).commands) == ["fit", "generate", "compare", "check"]
+    assert list(typer.main.get_group(group()).commands) == [
+        "fit",
+        "generate",
+        "compare",
+        "check",
+        "scenarios",
+        "run",
+        "regret",
+    ]
 
 
 @needs_kernel

@@ -204,7 +204,7 @@ def fall_back_to_the_processor(patch: Patch) -> None:
     patch.setattr(
         ort,
         "_open",
-        lambda bundle, runtime, execution, program, index: runtime.session(
+        lambda bundle, runtime, execution, program, index, watched: runtime.session(
             str(bundle.files[bundle.plan.programs[program].segments[index].file]), "CPUExecutionProvider", 1
         ),
     )

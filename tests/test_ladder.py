@@ -80,7 +80,7 @@ def test_only_the_model_itself_is_quantised(whole: Model, int8: Model) -> None:
 
 
 def test_ranges_are_those_of_the_rows_that_it_is_fitted_to(caplog: pytest.LogCaptureFixture) -> None:
-    model = classifier().normal("2,3,16,16")
+    model = classifier().normal("1,3,16,16")
 
     def first_scale(size: float) -> float:
         rows = [{"x": np.full((1, 3, 16, 16), value, np.float32)} for value in (-size, size)]
@@ -104,7 +104,7 @@ def test_a_written_rung_answers_as_it_did(int8: Model, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_quantised_is_said() -> None:
-    model = classifier().normal("2,3,16,16")
+    model = classifier().normal("1,3,16,16")
     names = {node.name for node in model.proto.graph.node}
     rows = [sample_inputs(model)]
     with pytest.raises(ModelError, match="needs rows to fit"):
