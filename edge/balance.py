@@ -180,10 +180,13 @@ def explore(candidates: Sequence[Candidate], insured: Insured, now: int, interva
     if not insured.promised:
         return None
     due = [c for c in candidates if now >= c.path.explore_at and c.route.agreement > insured.agreement]
-    picked = soonest(due)
-    if picked is not None:
-        picked.path.explore_at = now + interval_ns * min(2**picked.path.explored, BACK_OFF)
-        picked.path.explored += 1
+    first = soonest(due)
+    if first is None:
+        return None
+    # Every second try is of the fewest bytes: where the rate has fallen, it may be in time where the soonest is not.
+    picked = min(due, key=lambda c: (c.nbytes, c.typical_ns)) if first.path.explored % 2 else first
+    picked.path.explore_at = now + interval_ns * min(2**picked.path.explored, BACK_OFF)
+    picked.path.explored += 1
     return picked
 
 

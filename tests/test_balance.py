@@ -125,6 +125,13 @@ def test_exploring_is_for_the_insured_and_comes_with_growing_pauses() -> None:
     assert tried == [0, 250, 750, 1750, 2750, 3750, 4750]
 
 
+def test_every_second_exploration_is_of_the_fewest_bytes() -> None:
+    path = Node("x", Link()).paths[0]
+    late = [way(RAW, path, 20), way(JPEG, path, 21)]
+    found = [explore(late, insured(0.9), at * MS, 250 * MS) for at in (0, 250, 750, 1750)]
+    assert [None if one is None else one.route for one in found] == [RAW, JPEG, RAW, JPEG]
+
+
 def test_an_answer_on_time_makes_the_next_exploration_possible_at_once() -> None:
     path = Node("x", Link()).paths[0]
     late = [way(RAW, path, 20)]

@@ -40,12 +40,12 @@ def by_way(plan: Plan, inputs: tuple[Array, ...], answer: Answer) -> Array:
 
 
 def test_cuts_change_under_three_hundred_requests_a_second_and_no_answer_is_of_another() -> None:
-    """The link swings so that another cut becomes the best; several requests are open at a time."""
+    """The link swings every second so that another cut becomes the best; several requests are open at a time."""
     _, plan = make_plan(edge_ms=(1.0, 0.4), cloud_ms=0.2, routes=ROUTES)
     cuts = (Cut("x", (X,)), Cut("mid", (MID,), (RAW, INT8)), plan.cuts[2])
     plan = msgspec.structs.replace(plan, ladder=plan.ladder[1:], cuts=cuts)
     contract = contract_digest(plan)
-    edge = EdgeSettings(nodes=(NodeAddress("a", "tcp://127.0.0.1:1"),), link=Link(max_outstanding=32))
+    edge = EdgeSettings(nodes=(NodeAddress("a", "tcp://127.0.0.1:1"),), link=Link())
     pair = Pair({contract: plan}, edge)
     pair.run(100)
     way = pair.ways["a"]
@@ -53,8 +53,8 @@ def test_cuts_change_under_three_hundred_requests_a_second_and_no_answer_is_of_a
     open_most = 0
     rng = np.random.default_rng(3)
     for number in range(1_800):
-        way.per_byte_ns = (1.0, 800.0)[number // 75 % 2]
-        way.one_way_ns = (6 * MS, 5 * MS)[number // 75 % 2]
+        way.per_byte_ns = (1.0, 800.0)[number // 300 % 2]
+        way.one_way_ns = (6 * MS, 5 * MS)[number // 300 % 2]
         inputs: tuple[Array, ...] = (rng.integers(0, 100, X.shape).astype(np.float32),)
         asked[pair.ask(inputs, DEADLINE_MS)] = inputs
         pair.run(PERIOD_MS)
