@@ -88,11 +88,6 @@ class Targets:
         offered.expected_ns = now + int(MEMORY_NS * max(1.0, SILENT / offered.rows))
         offered.key = job.key
 
-    def rate(self, job: Job, now: int) -> float:
-        """Rows a second that came of late of this job's kind; 0 where none came."""
-        offered = self._offered.get((job.priority, job.contract, job.range))
-        return 0.0 if offered is None else self._per_ns(offered, now) * 1e9
-
     def of(self, job: Job) -> int:
         """The rows to aim at for jobs of this kind; 1 where nothing is known."""
         offered = self._offered.get((job.priority, job.contract, job.range))

@@ -88,12 +88,11 @@ def test_where_batching_gains_nothing_the_aim_stays_one_row_however_much_comes()
     assert targets.of(job(1, now, 25)) == 1
 
 
-def test_the_rate_is_what_came_of_late() -> None:
+def test_the_aim_follows_what_came_of_late() -> None:
     targets = Targets(1, latency(), {"a": 64})
     now = fed(targets, 500, 5, 25)
-    assert targets.rate(job(1, now, 25), now) == pytest.approx(500, rel=0.02)
+    assert targets.of(job(1, now, 25)) > 1
     later = now + 3_000_000_000
-    assert targets.rate(job(1, now, 25), later) < 30
     targets.find(later)
     assert targets.of(job(1, later, 25)) == 1
 
