@@ -57,7 +57,7 @@ class Memory(Group, frozen=True):
 
 
 class Scheduling(Group, frozen=True):
-    """`priority_levels` classes (0 is the most important), earliest deadline first inside each. `max_queued` bounds the
+    """`priority_levels` classes (0 is the most important), the soonest latest start first in each. `max_queued` bounds the
     queue."""
 
     scheduler_type: Literal["latency_aware"] = "latency_aware"
