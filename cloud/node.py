@@ -24,6 +24,7 @@ import typer
 
 from cloud.journal import NODE, build_session, node_setup
 from cloud.launches import LaunchCount, Launches
+from cloud.letters import NodeLetters
 from shared.directory import check_length
 from shared.directory_file import DirectoryWatch
 from shared.driver import Driver
@@ -31,9 +32,12 @@ from shared.errors import SettingsError
 from shared.events import Action, Draining, Event, Leave, Run, Send, SendFailed
 from shared.journal.keeper import Keeper
 from shared.lateness import LatenessFigures
+from shared.letter_box import LetterBox
+from shared.letters import Letters
 from shared.measurer import Measurer
 from shared.measuring import Measuring
 from shared.message_sizes import rows_in_a_message
+from shared.ports import Machine
 from shared.process_host import Adaptation
 from shared.process_settings import Effect
 from shared.settings import CloudSettings
@@ -86,7 +90,21 @@ class Node:
             made.callback(self._router.close)
             self._journal = Keeper(self._session, NODE, setup, settings.journal, own_process=True)
             made.callback(self._journal.close)
-            self._machine = self._journal.machine
+            self._machine: Machine = self._journal.machine
+            keeping = settings.dead_letters
+            letters = Letters(keeping.keep, keeping.keep_mb << 20)
+            if keeping.keep:
+                self._machine = NodeLetters(
+                    self._machine, self._session, self._shop.plans, letters, inputs=keeping.inputs
+                )
+            self._letter_box = LetterBox(
+                letters,
+                "node",
+                self._name,
+                self._incarnation,
+                send=self._router.send,
+                forbidden="" if settings.node.show_dead_letters else "this node's node.show_dead_letters is false",
+            )
             self._measurer = Measurer(
                 Measuring(
                     self._shop.plans,
@@ -143,7 +161,7 @@ class Node:
     def handle(self, event: Event, now: int) -> list[Action]:
         """The session's own `handle`, with the launches counted, and what is measured beside. For the driver only."""
         self._launches.ended(event)
-        if self._measurer.takes(event, now):
+        if self._measurer.takes(event, now) or self._letter_box.takes(event, now):
             return []
         actions = self._machine.handle(event, now)
         self._measurer.look(now)

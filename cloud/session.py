@@ -458,6 +458,10 @@ class Session:
         admitted = self._admitted.get(job)
         return None if admitted is None else admitted.identity
 
+    def is_open(self, identity: Identity) -> bool:
+        """Whether this request was let in and is not over. For those who look on."""
+        return identity in self._by_identity
+
     def validate(self) -> None:
         """Raises `InvariantBroken` where the machine's own books disagree. For tests and simulations."""
         self.scheduler.validate()

@@ -24,11 +24,15 @@ import typer
 
 from edge.front import Front
 from edge.host import Host
+from edge.letters import EdgeLetters
 from shared.driver import Driver
 from shared.events import Action, Event, Send, SendFailed
 from shared.lateness import LatenessFigures
+from shared.letter_box import LetterBox
+from shared.letters import Letters
 from shared.measurer import Measurer
 from shared.measuring import Measuring
+from shared.ports import Machine
 from shared.process_host import Adaptation
 from shared.process_settings import Effect
 from shared.settings import EdgeSettings
@@ -66,7 +70,12 @@ class Agent:
         with ExitStack() as made:
             self._host = Host(settings, self.incarnation, own_process=True)
             made.callback(self._host.close)
-            self._front = Front(settings, self._host.plans, self.incarnation, self._host.machine)
+            machine: Machine = self._host.machine
+            keeping = settings.dead_letters
+            letters = Letters(keeping.keep, keeping.keep_mb << 20)
+            if keeping.keep:
+                machine = EdgeLetters(machine, self._host.plans, letters, inputs=keeping.inputs)
+            self._front = Front(settings, self._host.plans, self.incarnation, machine)
             self._clients = Router(
                 settings.agent.endpoint,
                 decode_client,
@@ -89,6 +98,14 @@ class Agent:
                 cores=settings.process.executor_cores,
             )
             made.callback(self._measurer.close)
+            self._letter_box = LetterBox(
+                letters,
+                "agent",
+                self._name,
+                self.incarnation,
+                send=self._clients.send,
+                forbidden="" if settings.agent.show_dead_letters else "this agent's agent.show_dead_letters is false",
+            )
             self._driver = Driver(
                 self,
                 self._perform,
@@ -123,7 +140,7 @@ class Agent:
 
     def handle(self, event: Event, now: int) -> list[Action]:
         """The front's own `handle`, and what is measured beside. For the driver only."""
-        if self._measurer.takes(event, now):
+        if self._measurer.takes(event, now) or self._letter_box.takes(event, now):
             return []
         actions = self._front.handle(event, now)
         self._measurer.look(now)

@@ -30,6 +30,11 @@ COMMANDS = (
         "hil.replay:main",
     ),
     Command(
+        "deadletters",
+        "List the requests of an agent or node that came to nothing, with the reason, and ask them again.",
+        "hil.deadletters:main",
+    ),
+    Command(
         "sim",
         "Run simulated clients, agents and nodes on one virtual clock, with every step checked.",
         "hil.sim.check_cli:group",

@@ -192,6 +192,16 @@ class Journal(Group, frozen=True):
     keep_files: Few = 8
 
 
+class DeadLetters(Group, frozen=True):
+    """Requests that ended without an answer in time, or were refused, kept to be listed and asked again; not by an embedded
+    agent. `keep`: so many, 0 is none; `keep_mb`: in all so much, each counting as 1 KiB and its inputs. `inputs`: whether
+    with what they held."""
+
+    keep: Annotated[int, Meta(ge=0, le=10_000)] = 256
+    keep_mb: Megabytes = 16
+    inputs: bool = False
+
+
 class PathAddress(Group, frozen=True):
     """A further way to a node: another of its addresses (empty: the same one), left from another local address or interface
     (empty: as the system routes)."""
@@ -215,20 +225,23 @@ class NodeAddress(Group, frozen=True):
 class AgentGroup(Group, frozen=True):
     """The agent itself. `endpoint` is where clients find it (`ipc://...`). A `standby` holds the cheapest rung of each model
     only, uses no nodes, and answers while the agent beside it is away. `allow_profile`: whoever may connect may have its
-    device measured while it is idle (`shared.measuring`); that is this host's own users, who could run anything anyway."""
+    device measured while it is idle (`shared.measuring`); that is this host's own users, who could run anything anyway.
+    `show_dead_letters`: they may see its dead letters."""
 
     name: Name = "edge"
     endpoint: Text = "ipc:///tmp/headtail-edge"
     models: Models = ()
     standby: bool = False
     allow_profile: bool = True
+    show_dead_letters: bool = True
 
 
 class NodeGroup(Group, frozen=True):
     """The node itself. `credits` is how many requests it lends out in all. `allow_profile`: whoever may connect may have its
     device measured while it is idle (`shared.measuring`). Not by default: a node is one for many, none of whom owns it.
     `drain_ms`: a node that is told to leave lets nothing more in and answers what is there, for so long at most.
-    `directory`: a file with the nodes of the fleet, of which this node tells its edges; empty is none."""
+    `directory`: a file with the nodes of the fleet, of which this node tells its edges; empty is none. `show_dead_letters`:
+    whoever may connect may see its dead letters, which are those of all edges."""
 
     name: Name = "cloud"
     endpoint: Text = "tcp://127.0.0.1:7711"
@@ -237,6 +250,7 @@ class NodeGroup(Group, frozen=True):
     allow_profile: bool = False
     drain_ms: Span = 2_000.0
     directory: str = ""
+    show_dead_letters: bool = False
 
 
 class EdgeSettings(Group, frozen=True):
@@ -260,6 +274,7 @@ class EdgeSettings(Group, frozen=True):
     limits: EdgeLimits = EdgeLimits()
     process: Process = Process()
     journal: Journal = Journal()
+    dead_letters: DeadLetters = DeadLetters()
 
 
 class CloudSettings(Group, frozen=True):
@@ -273,3 +288,4 @@ class CloudSettings(Group, frozen=True):
     limits: CloudLimits = CloudLimits()
     process: Process = Process()
     journal: Journal = Journal()
+    dead_letters: DeadLetters = DeadLetters()

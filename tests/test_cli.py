@@ -197,6 +197,7 @@ def test_the_packages_of_headtail_define_the_verbs_of_the_manual() -> None:
         "chaos",
         "cloud",
         "cut-everywhere",
+        "deadletters",
         "demo",
         "doctor",
         "edge",

@@ -81,12 +81,14 @@ SAID = [
     (decode_edge, m.Cancel(1, 2, 3)),
     (decode_edge, m.Probe(1, 2, 0, 0)),
     (decode_edge, m.Measure(1, 2, "5ca1ab1e", (1, 4), 30.0, 20.0)),
+    (decode_edge, m.AskLetters(1, 2, 3)),
     (decode_edge, m.Bye("closing")),
     (decode_node, m.Welcome(1, "n1", 3, (), 8)),
     (decode_node, reply()),
     (decode_node, m.Refusal(1, 2, 3, "overload", "no room", 5, LOAD)),
     (decode_node, m.ProbeReply(1, 2, 3, 4, LOAD)),
     (decode_node, m.Measured(2, "running", 0.5)),
+    (decode_node, m.ToldLetters(2, "not here")),
     (decode_client, m.Attach(1, "app", 3)),
     (decode_client, submit()),
     (decode_client, m.Withdraw(4)),
@@ -113,7 +115,8 @@ def test_every_message_comes_back_as_it_was(decode: Any, message: Any) -> None:
 @pytest.mark.parametrize(("decode", "message"), SAID, ids=lambda value: type(value).__name__)
 def test_a_role_may_not_say_what_another_may(decode: Any, message: Any) -> None:
     for other in (decode_edge, decode_node, decode_client, decode_agent):
-        if other is not decode and not isinstance(message, m.Bye | m.Measure | m.Measured):
+        both = m.Bye | m.Measure | m.Measured | m.AskLetters | m.ToldLetters
+        if other is not decode and not isinstance(message, both):
             with pytest.raises(PeerError) as refused:
                 other(frames_of(message))
             assert refused.value.reason == "header"

@@ -24,6 +24,7 @@ from shared.wire.messages import (
     MAX_TENSORS,
     AgentMessage,
     AnswerHeader,
+    AskLetters,
     Attach,
     Attached,
     Bye,
@@ -50,6 +51,7 @@ from shared.wire.messages import (
     StreamState,
     Submit,
     Tensor,
+    ToldLetters,
     Welcome,
     Withdraw,
 )
@@ -149,7 +151,7 @@ def array_of(tensor: Tensor, frame: Buffer) -> Array:
 
 def _shortened(message: Message) -> bytes:
     detail = getattr(message, "detail", "")
-    if isinstance(message, Refusal | Final | Measured) and detail:
+    if isinstance(message, Refusal | Final | Measured | ToldLetters) and detail:
         header = _encoder.encode(msgspec.structs.replace(message, detail=message.detail[:MAX_DETAIL]))
         if len(header) <= MAX_HEADER:
             return header
@@ -230,7 +232,7 @@ def check(message: Message, frames: Sequence[Buffer], max_total: int) -> None:
             _check_numbers(message.sequence)
             _check_words(message.reason)
             _check_answer(answer, frames, max_total)
-        case Measured():
+        case Measured() | ToldLetters():
             _check_numbers(message.number)
             _check_tensors(message.tensors, frames, max_total, raw=True)
         case _:
@@ -293,6 +295,8 @@ def _check_small(message: Message) -> None:
             _check_words(message.model)
             for rows in message.batches:
                 _check_rows(rows)
+        case AskLetters():
+            _check_numbers(message.protocol, message.number, message.letter)
         case Bye():
             _check_words(message.reason)
         case _:

@@ -200,10 +200,28 @@ class Measured(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="measur
     tensors: tuple[Tensor, ...] = ()
 
 
-EdgeMessage = Hello | Infer | Cancel | Probe | Measure | Bye
+class AskLetters(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="ask-letters"):
+    """Asks a node or an agent for its dead letters (`shared.letters`): for all of them, or, where `letter` is the number of
+    one, for that one with its inputs. It needs no greeting. `number` tells one wish from the next."""
+
+    protocol: int
+    number: int
+    letter: int = 0
+
+
+class ToldLetters(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="letters"):
+    """The answer. `detail` says why there is none, empty where there is one: the first tensor is a `LetterList` as JSON, with
+    one letter or with all, the others that letter's inputs as bytes."""
+
+    number: int
+    detail: str = ""
+    tensors: tuple[Tensor, ...] = ()
+
+
+EdgeMessage = Hello | Infer | Cancel | Probe | Measure | AskLetters | Bye
 """What an edge may send to a node."""
 
-NodeMessage = Welcome | Reply | Refusal | ProbeReply | Measured | Drain | NodeList | Bye
+NodeMessage = Welcome | Reply | Refusal | ProbeReply | Measured | ToldLetters | Drain | NodeList | Bye
 """What a node may send to an edge."""
 
 # --- client and agent, on one host: they share one CLOCK_MONOTONIC, so times are absolute ------------------------------
@@ -315,10 +333,10 @@ class StreamState(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="str
     reason: str = ""
 
 
-ClientMessage = Attach | Submit | Withdraw | OpenStream | CloseStream | Measure | Bye
+ClientMessage = Attach | Submit | Withdraw | OpenStream | CloseStream | Measure | AskLetters | Bye
 """What a client may send to its agent."""
 
-AgentMessage = Attached | Provisional | Final | StreamState | Measured | Bye
+AgentMessage = Attached | Provisional | Final | StreamState | Measured | ToldLetters | Bye
 """What an agent may send to a client."""
 
 Message = EdgeMessage | NodeMessage | ClientMessage | AgentMessage
