@@ -34,12 +34,14 @@ class Parts(msgspec.Struct, frozen=True):
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """One way to answer: what was predicted and what `requests` requests took at their median, in milliseconds. `stages` are
-    the medians of the answers' own account, `rounds_ms` the medians of each round."""
+    """One way to answer: what was predicted and what `requests` requests took at their median, in milliseconds. `planned_ms`
+    is what the plan predicts; `predicted` the same with work as it was timed in turns with the requests. `stages` are the
+    medians of the answers' own account, `rounds_ms` the medians of each round."""
 
     model: str
     way: str
     routed: bool
+    planned_ms: float
     predicted: Parts
     measured_ms: float
     requests: int
@@ -52,6 +54,11 @@ class Compared(msgspec.Struct, frozen=True):
         return (self.predicted.total - self.measured_ms) / self.measured_ms
 
     @property
+    def planned_error(self) -> float:
+        """The same of what the plan predicts."""
+        return (self.planned_ms - self.measured_ms) / self.measured_ms
+
+    @property
     def drift(self) -> float:
         """How far the rounds were apart: half of what lies between their quartiles, as a share of the median. A prediction
         cannot be closer than the machine is to itself."""
@@ -60,11 +67,12 @@ class Compared(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The errors of all ways, as shares: their median and 95th percentile; and of how many routes through the cloud and
-    of how many models they are."""
+    """The errors of all ways, as shares: their median and 95th percentile, and the median of the plans' own, which the
+    machine's drift since is part of; and of how many routes through the cloud and of how many models they are."""
 
     median: float
     p95: float
+    planned_median: float
     routes: int
     models: int
 
@@ -85,6 +93,7 @@ def judge(compared: Sequence[Compared]) -> Verdict:
     return Verdict(
         median=statistics.median(errors),
         p95=float(np.quantile(errors, 0.95)),
+        planned_median=statistics.median(abs(one.planned_error) for one in compared),
         routes=sum(one.routed for one in compared),
         models=len({one.model for one in compared}),
     )

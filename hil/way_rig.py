@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -139,9 +139,12 @@ class Asker(Protocol):
         ...
 
 
-def play(rig: Asker, asked: Sequence[Asked], rounds: int, cadence_hz: float) -> dict[str, list[Taken]]:
-    """What every request took, by model: `rounds` rounds of a block of requests of each, at this pace. The first of a block
-    is not counted, since another model ran before it; so every model meets the machine as it is at the time."""
+def play(
+    rig: Asker, asked: Sequence[Asked], rounds: int, cadence_hz: float, between: Callable[[], object] = lambda: None
+) -> dict[str, list[Taken]]:
+    """What every request took, by model: `rounds` rounds of a block of requests of each, at this pace, and something else
+    after each block. The first of a block is not counted, since another model ran before it; so every model meets the
+    machine as it is at the time."""
     taken: dict[str, list[Taken]] = {one.model: [] for one in asked}
     period_s = 1.0 / cadence_hz
     due_s = time.perf_counter()
@@ -156,4 +159,5 @@ def play(rig: Asker, asked: Sequence[Asked], rounds: int, cadence_hz: float) -> 
                 took_us = (time.perf_counter() - began_s) * 1e6
                 if number:
                     taken[one.model].append(Taken(took_us, answer.stages))
+            between()
     return taken

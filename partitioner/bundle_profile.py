@@ -98,9 +98,7 @@ def profile_bundle(
     """The edge's and the cloud's profile, in this order. `rows` are inputs of one row each."""
     plan = bundle.plan
     samples: Samples[RangeKey | CodecKey] = Samples()
-    groups: list[dict[RangeKey | CodecKey, Job]] = [
-        {(*what, 1): _range_job(bundle, what, rows, 1)} for what in _ranges(plan)
-    ]
+    groups: list[dict[RangeKey | CodecKey, Job]] = [{what: job} for what, job in range_jobs(bundle, rows).items()]
     codecs: dict[RangeKey | CodecKey, Job] = {}
     for index, cut in enumerate(plan.cuts):
         crossing = [bundle.crossing(row, index) for row in rows[:8]]
@@ -141,6 +139,11 @@ def profile_bundle(
         )
 
     return profile("edge", on.sides.edge), profile("cloud", on.sides.cloud)
+
+
+def range_jobs(bundle: LoadedBundle, rows: Sequence[Tensors]) -> dict[RangeKey, Job]:
+    """Every range that a launch may be, at one row. `rows` are inputs of one row each."""
+    return {(*what, 1): _range_job(bundle, what, rows, 1) for what in _ranges(bundle.plan)}
 
 
 def _ranges(plan: Plan) -> list[tuple[int, int, int]]:

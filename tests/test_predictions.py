@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import dataclasses
 from io import StringIO
 from pathlib import Path
 from typing import Literal
 
+import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,8 +18,10 @@ from hil.phases import LinkShape
 from hil.prediction_cases import CASES
 from hil.predictions import Report, show
 from hil.predictions_rules import LEAST_MODELS, LEAST_ROUTES, Compared, Parts, judge, middle_stages
+from hil.predictions_turns import Turns, ranges_of
 from hil.small_plans import write_small
 from hil.way_rig import BLOCK, Asked, play
+from partitioner.costs.cost import NOTHING, Candidate, Spread
 from partitioner.costs.overhead import OVERHEAD_FORMAT, Overhead
 from partitioner.options import LinkGuess
 from shared.bundle import load_bundle
@@ -27,9 +32,11 @@ from shared.request import EXACT, Answer, Array
 OVERHEAD = Overhead(OVERHEAD_FORMAT, 1000.0, 2000.0, 300.0, 0.001, 0.001, 1.5, 30.0, "a processor", 48)
 
 
-def compared(error: float, *, model: str = "a", routed: bool = True, rounds: tuple[float, ...] = (10.0,)) -> Compared:
+def compared(
+    error: float, *, model: str = "a", routed: bool = True, rounds: tuple[float, ...] = (10.0,), planned: float = 0.3
+) -> Compared:
     predicted = Parts(1.0, 2.0, 3.0, 1.0, 10.0 * (1.0 + error) - 7.0)
-    return Compared(model, "a way", routed, predicted, 10.0, 100, {}, rounds)
+    return Compared(model, "a way", routed, 10.0 * (1.0 + planned), predicted, 10.0, 100, {}, rounds)
 
 
 def enough(*errors: float) -> list[Compared]:
@@ -45,6 +52,13 @@ def test_the_error_is_a_share_of_what_was_measured_and_says_which_way() -> None:
 
 def test_errors_in_both_directions_do_not_cancel() -> None:
     assert judge(enough(0.2, -0.2)).median == pytest.approx(0.2)
+
+
+def test_what_the_plan_said_before_is_told_and_not_judged() -> None:
+    found = judge([*enough(0.01), compared(0.01, planned=-0.9)])
+    assert found.planned_median == pytest.approx(0.3)
+    assert found.within
+    assert compared(0.0, planned=-0.25).planned_error == pytest.approx(-0.25)
 
 
 @pytest.mark.parametrize(("error", "within"), [(0.0, True), (0.0499, True), (-0.0499, True), (0.0501, False)])
@@ -132,6 +146,44 @@ def test_models_take_turns_in_blocks_whose_first_request_is_not_counted() -> Non
     assert rig.asked == (["a"] * block + ["b"] * block) * 2
     assert {model: len(times) for model, times in taken.items()} == {"a": 2 * BLOCK, "b": 2 * BLOCK}
     assert [one.stages["rung"] for one in taken["a"]] == [*range(2, block + 1), *range(2 * block + 2, 3 * block + 1)]
+
+
+def test_something_else_may_take_its_turn_after_each_block() -> None:
+    rig, seen = Answering(), list[int]()
+    play(rig, [Asked("a", "edge", ({},)), Asked("b", "cloud", ({},))], 2, 1e9, lambda: seen.append(len(rig.asked)))
+    block = BLOCK + 1
+    assert seen == [block, 2 * block, 3 * block, 4 * block]
+
+
+def test_a_way_is_predicted_anew_from_the_ranges_that_it_runs(tmp_path: Path) -> None:
+    bundle = load_bundle(write_small(tmp_path, "turns", rungs=("small",), routes=("raw", "split-int8")))
+    time = Spread(1e6, 2e6)
+    device = Candidate("device", "", "", "small", time, NOTHING, NOTHING, NOTHING, 0, 0, 1.0, True)
+    sent = Candidate("input", "image", "raw", "", NOTHING, NOTHING, NOTHING, time, 9, 9, 1.0, True)
+    cut = Candidate("split", "middle", "int8", "", time, NOTHING, NOTHING, time, 9, 9, 1.0, True)
+    last = len(bundle.plan.cuts) - 1
+    assert ranges_of(bundle.plan, device) == ((1, 0, 1, 1),)
+    assert ranges_of(bundle.plan, sent) == ((0, 0, last, 1),)
+    assert ranges_of(bundle.plan, cut) == ((0, 0, 1, 1), (0, 1, last, 1))
+
+    rng = np.random.default_rng(3)
+    tensors = {s.name: rng.integers(0, 9, s.at(1)).astype(s.dtype) for s in bundle.plan.cuts[0].tensors}
+    turns = Turns(bundle, [tensors], 1e6, [sent, cut])
+    for _ in range(3):
+        turns.step()
+    assert turns.settled(device).head == time, "it was not asked for, and stays as it was"
+    assert 0.0 < turns.settled(sent).tail.p50_us < 1e6
+    found = turns.settled(cut)
+    assert 0.0 < found.head.p50_us < 1e6
+    assert 0.0 < found.tail.p50_us < 1e6
+
+
+def test_a_plan_for_a_slower_machine_is_not_timed_here(tmp_path: Path) -> None:
+    bundle = load_bundle(write_small(tmp_path, "slow", rungs=("whole",), routes=("raw",)))
+    slowed = tuple(msgspec.structs.replace(profile, slowdown=4.0) for profile in bundle.plan.profiles)
+    slower = dataclasses.replace(bundle, plan=msgspec.structs.replace(bundle.plan, profiles=slowed))
+    with pytest.raises(HeadtailError, match="for a slower machine"):
+        Turns(slower, [{}], 30.0, [])
 
 
 @pytest.mark.parametrize(
