@@ -102,22 +102,26 @@ class Nodes:
 
     def usable(self, contract: str, now: int) -> list[Path]:
         """Paths on which a request for `contract` may be sent now. Of a large fleet only to the first nodes of this edge's
-        order that can be used."""
+        order that can be used. Nodes that are to be left alone are asked only where there are no others."""
         limit = self._link.max_outstanding
         found: list[Path] = []
+        left_alone: list[Path] = []
         nodes = 0
         for name in self._order_for(contract):
             node = self.by_name[name]
             if contract not in node.contracts or node.draining or len(node.out) >= node.credits:
                 continue
-            if name in self._leaves_at or self.outliers.ejected(name, now):
+            if name in self._leaves_at:
                 continue
             paths = [p for p in node.paths if p.state is State.UP and len(p.out) < limit]
+            if self.outliers.ejected(name, now):
+                left_alone += paths
+                continue
             found += paths
             nodes += bool(paths)
             if nodes and nodes == self._subset:
                 break
-        return found
+        return found or left_alone
 
     def _order_for(self, contract: str) -> Sequence[str]:
         if not self._subset:

@@ -6,6 +6,8 @@ asked for a pause that doubles each time; it is told nothing. After the pause it
 enough to leave it alone once more, until it has done well for a while.
 
 Never more than half of the nodes are ejected, so never all of them: where all do badly, it is not the node that is at fault.
+Where no other can be asked, since they are down, stalled or full, an ejected one is asked after all (`edge.nodes`). If it fails
+then, its pause grows no longer; and where it does well, the pause is over.
 The rules follow Envoy's outlier detection (consecutive failures, growing pauses, a most share), with slowness relative to the
 median of the peers in place of its success rate.
 """
@@ -70,6 +72,8 @@ class Outliers:
         record.failures = 0
         record.well += 1
         record.slowness.append(slowness)
+        if now < record.until and record.well >= SAMPLES:
+            record.until = now
         if record.well >= 10 * SAMPLES:
             record.ejections = 0
         if self._is_slow(name):
@@ -79,6 +83,9 @@ class Outliers:
         """A request came to nothing at this node, and it is the node's fault."""
         record = self._records.get(name)
         if record is None:
+            return
+        if now < record.until:
+            record.well = 0
             return
         record.failures += 1
         once_more = record.ejections > 0 and record.well < SAMPLES

@@ -180,3 +180,24 @@ def test_where_there_is_a_budget_of_bytes_none_are_spent_on_padding() -> None:
     path = Node("n1", Link(budget_mb_per_hour=100.0)).paths[0]
     path.warm.used(20_000, 0)
     assert path.warm.next_at() is None
+
+
+def two_nodes() -> Nodes:
+    settings = EdgeSettings(nodes=tuple(NodeAddress(name=n, endpoint=f"tcp://{n}:1") for n in ("n1", "n2")))
+    nodes = Nodes(settings, (CONTRACT,), 1, random.Random(1))
+    for path in nodes.paths():
+        nodes.connected(path.data, 0)
+        nodes.welcomed(path, Welcome(PROTOCOL, path.node.name, 5, (CONTRACT,), 8), 0)
+    return nodes
+
+
+def test_a_node_that_is_left_alone_is_asked_where_no_other_can_be() -> None:
+    nodes = two_nodes()
+    first, second = nodes.paths()
+    for _ in range(5):
+        nodes.outliers.failed("n1", 0)
+    assert nodes.usable(CONTRACT, 0) == [second]
+    second.state = State.STALLED
+    assert nodes.usable(CONTRACT, 0) == [first]
+    second.state = State.UP
+    assert nodes.usable(CONTRACT, 0) == [second]

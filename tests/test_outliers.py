@@ -59,6 +59,29 @@ def test_a_node_that_returns_and_fails_at_once_is_left_alone_at_once() -> None:
     assert made.ejected("a", later)
 
 
+def test_failing_while_it_is_left_alone_does_not_lengthen_the_pause() -> None:
+    made, same = outliers(failures=5), outliers(failures=5)
+    for each in (made, same):
+        fail(each, "a", 5)
+    fail(made, "a", 50, 100 * MS)
+    ends = [next(at for at in range(0, 5000 * MS, MS) if not each.ejected("a", at)) for each in (made, same)]
+    assert ends[0] == ends[1]
+
+
+def test_doing_well_while_it_is_left_alone_ends_the_pause() -> None:
+    made = outliers(failures=5)
+    fail(made, "a", 5)
+    for _ in range(SAMPLES - 1):
+        made.answered("a", 1.0, 0)
+    assert made.ejected("a", 0)
+    made.failed("a", 0)
+    for _ in range(SAMPLES - 1):
+        made.answered("a", 1.0, 0)
+    assert made.ejected("a", 0), "one that failed in between has not done well in a row"
+    made.answered("a", 1.0, 0)
+    assert not made.ejected("a", 0)
+
+
 def test_never_more_than_half_of_the_nodes_are_left_alone() -> None:
     made = outliers()
     for name in NAMES:

@@ -127,6 +127,12 @@ def ejected(broker: Broker, node: str, now: int) -> bool:
     return record is not None and now < record.until
 
 
+def paths_of(broker: Broker, node: str) -> Sequence[Path]:
+    """The paths to a node, as the edge sees them; none where it does not know the node."""
+    found = broker.nodes.by_name.get(node)
+    return found.paths if found is not None else ()
+
+
 def path_of(broker: Broker, link: str) -> Path:
     """The path that one of an edge's connections belongs to, as the edge sees it."""
     return broker.nodes._by_link[link]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from edge.nodes import FORGET_NS
+from edge.paths import State
 from hil.sim import books_inside as inside
 from hil.sim.books import EdgeBook, EdgeRequest, PathView, Promised, link_parts, ms
 from hil.sim.books_schedule import expects, free_at, unkept
@@ -156,7 +157,7 @@ class NothingOnSuspects(Check):
         if view.node.draining:
             self.broken(book, f"{name} is sent request {message.sequence}, and is about to leave")
         if inside.ejected(book.broker, name, now):
-            self.broken(book, f"{name} is sent request {message.sequence}, and is to be left alone")
+            self._left_alone(book, name, message, now)
         if now < view.return_ns:
             self.broken(
                 book,
@@ -165,6 +166,24 @@ class NothingOnSuspects(Check):
         if link_parts(action.link)[1] != "data":
             self.broken(book, f"{name} is sent request {message.sequence} on {action.link}")
         self._stalled(book, view, message)
+
+    def _left_alone(self, book: EdgeBook, name: str, message: Infer, now: int) -> None:
+        """A node that is to be left alone is asked only where no other could be: none that is idle is passed over."""
+        for other in book.nodes.values():
+            idle = any(path.state is State.UP and not path.out for path in inside.paths_of(book.broker, other.name))
+            if (
+                idle
+                and not other.out
+                and other.credits > 0
+                and other.listed
+                and not other.draining
+                and message.contract in other.contracts
+                and not inside.ejected(book.broker, other.name, now)
+            ):
+                self.broken(
+                    book,
+                    f"{name} is sent request {message.sequence}, and is to be left alone, while {other.name} is idle",
+                )
 
     def _stalled(self, book: EdgeBook, view: PathView, message: Infer) -> None:
         if view.moved_step >= book.step - 1:
