@@ -6,8 +6,8 @@ asked for a pause that doubles each time; it is told nothing. After the pause it
 enough to leave it alone once more, until it has done well for a while.
 
 Never more than half of the nodes are ejected, so never all of them: where all do badly, it is not the node that is at fault.
-Where no other can be asked, since they are down, stalled or full, an ejected one is asked after all (`edge.nodes`). If it fails
-then, its pause grows no longer; and where it does well, the pause is over.
+Where no other can be asked, since they are down, stalled or full, an ejected one is asked after all (`edge.nodes`). Its
+failures then make its pause no longer; and where it does well, the pause is over.
 The rules follow Envoy's outlier detection (consecutive failures, growing pauses, a most share), with slowness relative to the
 median of the peers in place of its success rate.
 """
