@@ -37,8 +37,12 @@ class Asker:
     Raises `HeadtailError` where the node does not answer within `patience_s`, refuses, or does not serve the contract.
     """
 
-    def __init__(self, endpoint: str, contract: str, patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self, endpoint: str, contract: str, patience_s: float = PATIENCE_S, *, peer: str = PEER, waiting: int = 4
+    ) -> None:
+        """`peer` is its name among the node's edges, `waiting` how many messages may wait to leave."""
         self._endpoint = endpoint
+        self._peer = peer
         self._contract = contract
         self._patience_s = patience_s
         self._incarnation = time.monotonic_ns()
@@ -46,7 +50,7 @@ class Asker:
         self._frames: tuple[Buffer, ...] = ()
         self._tails: Counter[int] = Counter()
         self._events: deque[Event] = deque()
-        self._dealers = Dealers(PEER, self._incarnation, decode_node)
+        self._dealers = Dealers(peer, self._incarnation, decode_node, send_mark=waiting)
         self._dealers.connect(LINK, endpoint)
 
     def __enter__(self) -> Self:
@@ -57,10 +61,20 @@ class Asker:
     ) -> None:
         self.close()
 
+    @property
+    def dealers(self) -> Dealers:
+        """The connection, `LINK`, for whoever asks more than one request at a time."""
+        return self._dealers
+
+    @property
+    def incarnation(self) -> int:
+        """What its requests must say of who asks."""
+        return self._incarnation
+
     def greet(self) -> Welcome:
         """Connect and greet; the node's welcome. Raises `HeadtailError` where the node lacks the contract."""
         self._next("the connection", LinkUp)
-        hello = Hello(PROTOCOL, PEER, self._incarnation, "data", (self._contract,))
+        hello = Hello(PROTOCOL, self._peer, self._incarnation, "data", (self._contract,))
         if not self._dealers.send(Send(LINK, hello)):
             raise HeadtailError("the node took no greeting")
         welcome = self._message("the welcome", Welcome)

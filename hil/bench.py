@@ -7,7 +7,8 @@ plan predicts is what its requests then take (`hil.predictions`); and, which
 take long and are asked for by name, what a long run leaves behind (`hil.leak`) and whether the search is right on every
 model of the zoo (`hil.search_proof`), what rungs of three trained models cost and keep (`hil.ladders`), what changing
 the cut under load costs (`hil.switching`), whether second copies over two connections keep a lossy link in time
-(`hil.duplicates`), and how soon the cloud answers again after the device's address has changed (`hil.moves`).
+(`hil.duplicates`), how soon the cloud answers again after the device's address has changed (`hil.moves`), what a tight
+class loses beside background work (`hil.background`), and what is served at twice the highest rate (`hil.overload`).
 """
 
 from __future__ import annotations
@@ -16,10 +17,8 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable
-from enum import StrEnum
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
 import typer
@@ -27,10 +26,12 @@ from rich.console import Console
 from rich.table import Table
 
 from hil import (
+    background,
     duplicates,
     journal_cost,
     ladders,
     moves,
+    overload,
     plan_bench,
     predictions,
     refusals,
@@ -39,6 +40,7 @@ from hil import (
     search_proof,
     switching,
 )
+from hil.bench_cli import Part
 from hil.fetch import cache_folder
 from hil.leak import FORMS, GROWTH, Leak, LeakRig
 from hil.model_zoo import ZOO
@@ -55,23 +57,6 @@ REFUSALS = 200
 CHANGES = 10
 
 Progress = Callable[[str], None]
-
-
-class Part(StrEnum):
-    """What can be measured."""
-
-    ROUND_TRIPS = "round-trips"
-    STREAMS = "streams"
-    REFUSALS = "refusals"
-    JOURNAL = "journal"
-    SEARCH = "search"
-    PREDICTIONS = "predictions"
-    SEARCH_PROOF = "search-proof"
-    LEAK = "leak"
-    LADDER = "ladder"
-    SWITCHING = "switching"
-    DUPLICATES = "duplicates"
-    ADDRESS = "address"
 
 
 def play_streams(frames: int, progress: Progress) -> TwoStreams:
@@ -170,28 +155,20 @@ def show_leaks(leaks: list[Leak], console: Console) -> bool:
     return good
 
 
-def main(
-    only: Annotated[
-        list[Part] | None,
-        typer.Option(help="What to measure, may be given several times. Without it: the first six."),
-    ] = None,
-    turns: Annotated[int, typer.Option(min=1, max=1000, help="Round trips: turns of every way.")] = 12,
-    requests: Annotated[int, typer.Option(min=10, max=100_000, help="Round trips: requests in a turn.")] = 300,
-    frames: Annotated[int, typer.Option(min=30, max=100_000, help="Streams: strict frames in an act.")] = 300,
-    rounds: Annotated[int, typer.Option(min=1, max=1000, help="Predictions: rounds of 8 requests of every way.")] = 14,
-    seconds: Annotated[
-        float, typer.Option(min=1.0, max=600.0, help="Ladder: of timing for each model. Switching: of each run.")
-    ] = 30.0,
-    copies: Annotated[int, typer.Option(min=100, max=100_000, help="Duplicates: requests of each agent.")] = 900,
-    outcomes: Annotated[int, typer.Option(min=100, max=1_000_000_000, help="Leak: requests of each form.")] = 1_000_000,
-    report: Annotated[Path | None, typer.Option("--json", help="Write the figures here.")] = None,
+def run_parts(
+    only: Sequence[Part] | None,
+    *,
+    turns: int,
+    requests: int,
+    frames: int,
+    rounds: int,
+    seconds: float,
+    copies: int,
+    outcomes: int,
+    report: Path | None,
 ) -> None:
-    """Measure headtail on this machine: round trips beside an echo, two streams on one executor, how soon a request is
-    refused, what recording costs, how long the exact search and a large plan take, whether predicted times are
-    those that are then measured, and, asked for by name, whether the search is right on every model of the zoo, what a
-    million requests leave behind, what the rungs of three models cost and keep, what changing the cut under load
-    costs, whether second copies keep requests over a lossy link in time, and how soon a changed address is overcome. Exit
-    status 1 over a limit."""
+    """Measure these parts, or the first six where none is named, and show them; the numbers are those of
+    `hil.bench_cli`. Raises `typer.Exit` with status 1 over a limit."""
     console = PlainConsole(highlight=True)
     add_weight()
     parts = only or [Part.ROUND_TRIPS, Part.STREAMS, Part.REFUSALS, Part.JOURNAL, Part.SEARCH, Part.PREDICTIONS]
@@ -246,6 +223,14 @@ def main(
             moved = moves.measure(CHANGES, status.update)
             tree["address"] = msgspec.to_builtins(moved)
             good &= moves.show(moved, console)
+        if Part.BACKGROUND in parts:
+            beside = background.measure(seconds, status.update)
+            tree["background"] = msgspec.to_builtins(beside)
+            good &= background.show(beside, console)
+        if Part.OVERLOAD in parts:
+            twice = overload.measure(seconds, status.update)
+            tree["overload"] = msgspec.to_builtins(twice)
+            good &= overload.show(twice, console)
     if report is not None:
         report.write_text(json.dumps(tree, indent=1) + "\n", encoding="utf-8")
     if not good:

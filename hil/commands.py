@@ -81,9 +81,9 @@ COMMANDS = (
     ),
     Command(
         "bench",
-        "Measure round trips beside a raw echo, two streams on one executor, what a long run leaves behind.",
-        "hil.bench:main",
-        extra="dev",
-        requires=("zmq", "onnxruntime", "onnx", "msgpack", "PIL", "skimage", "simplejpeg", "zstandard", "qoi"),
+        "Measure headtail's own parts on this machine, load an agent or a node, compare two loads.",
+        "hil.bench_cli:group",
+        extra="edge",
+        requires=("zmq",),
     ),
 )

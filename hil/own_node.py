@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,10 +18,11 @@ from cloud.node import NodeStats
 from hil.services import HEADTAIL
 from hil.toml import to_toml
 from shared.errors import HeadtailError
-from shared.settings import CloudSettings, Execution, NodeGroup
+from shared.settings import CloudSettings, NodeGroup
 
 START_S = 60.0
 END_S = 30.0
+VERIFYING = CloudSettings(node=NodeGroup(name="verify"))
 READY = re.compile(r"ready (\S+) ")
 
 
@@ -30,14 +32,19 @@ class OwnNode:
     Raises `HeadtailError` where the node does not start, with what it said.
     """
 
-    def __init__(self, bundle: Path, threads: int) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="headtail-verify-")
+    def __init__(
+        self, bundle: Path, threads: int, settings: CloudSettings = VERIFYING, place: Sequence[str] = ()
+    ) -> None:
+        """`settings` but for the bundle and the threads; `place` is put before the command line, and becomes it."""
+        self._folder = tempfile.TemporaryDirectory(prefix="headtail-node-")
         config = Path(self._folder.name) / "cloud.toml"
-        node = NodeGroup(name="verify", models=(str(bundle.resolve()),))
-        config.write_text(to_toml(CloudSettings(node=node, execution=Execution(threads=threads))), encoding="utf-8")
+        node = msgspec.structs.replace(settings.node, models=(str(bundle.resolve()),))
+        execution = msgspec.structs.replace(settings.execution, threads=threads)
+        settings = msgspec.structs.replace(settings, node=node, execution=execution)
+        config.write_text(to_toml(settings), encoding="utf-8")
         arguments = ["cloud", "--config", str(config), "--endpoint", "tcp://127.0.0.1:*", "--stats"]
         self._process = subprocess.Popen(  # noqa: S603 -- our own command
-            [*HEADTAIL, *arguments],
+            [*place, *HEADTAIL, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -52,6 +59,11 @@ class OwnNode:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @property
+    def pid(self) -> int:
+        """Its process's number."""
+        return self._process.pid
 
     def endpoint(self) -> str:
         """Where the node listens, once it does. Raises `HeadtailError`."""
