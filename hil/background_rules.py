@@ -16,9 +16,11 @@ from hil.load.histogram import together
 from hil.load.source import Source
 from hil.timed_device import Device
 
-TIGHT_DEVICE = Device("tight", 2.0, 0.4, 4)
-LESSER_DEVICE = Device("lesser", 2.5, 0.5, 4)
-TIGHT = Source(name="tight", deadline_ms=10.0, priority=0, rate_per_s=125.0, process="poisson")
+TIGHT_DEVICE = Device("tight", 0.8, 0.2, 4)
+LESSER_DEVICE = Device("lesser", 3.0, 1.0, 8)
+"""Its launches take 4 to 25 ms, as long as several of the tight class, and longer than that can wait."""
+
+TIGHT = Source(name="tight", deadline_ms=10.0, priority=0, rate_per_s=300.0, process="poisson")
 """30 % of the executor, in launches of one row."""
 
 LESSER_PER_S = LESSER_DEVICE.most_per_s(LESSER_DEVICE.max_batch)

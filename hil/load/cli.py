@@ -18,6 +18,7 @@ from hil.load.runs import Way, search, sweep
 from hil.load.sender import allowed_share
 from hil.load.show import show_comparison, show_report
 from hil.load.source import Source, parse_arrivals
+from hil.weight import add_weight
 from partitioner.options import parse_duration
 from partitioner.terminal import PlainConsole
 from shared.errors import UserError
@@ -81,6 +82,7 @@ def load(
     if report is not None and not report.parent.is_dir():
         raise UserError(f"{report}: no such folder")
     console = PlainConsole(highlight=True)
+    add_weight()
     before = environment()
     found = None
     with ExitStack() as stack, console.status("opening") as status:

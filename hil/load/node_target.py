@@ -1,7 +1,8 @@
 """A node, asked directly: one edge with one connection and no agent, for requests of one class.
 
 It keeps to the credit that the node lends it, as an edge must: a request beyond it is not sent and ends as refused for
-`no-credit`. It does not cancel at the deadline as an edge does, so that what a node does too late is seen.
+`no-credit`; it probes, and so hears of more. It does not cancel at the deadline as an edge does, so that what a node does too
+late is seen.
 """
 
 from __future__ import annotations
@@ -11,17 +12,20 @@ import os
 import time
 from collections.abc import Sequence
 
+import msgspec
+
 from hil.asker import LINK, Asker
 from hil.load.rows import MISSED, REJECTED, Recorder
 from shared.errors import HeadtailError
 from shared.events import Event, LinkDown, Received, Send
 from shared.plan import Plan
 from shared.request import Buffer
-from shared.wire.messages import Bye, Drain, Infer, Refusal, Reply, Tensor
+from shared.wire.messages import Bye, Drain, Infer, Probe, ProbeReply, Refusal, Reply, Tensor
 
 GUARD_NS = 500_000
 """The node is told of a deadline that is so much sooner, for the way back: an agent's own default."""
 
+PROBE_NS = 100_000_000
 WAITING = 4096
 """Messages that may wait to leave."""
 
@@ -59,6 +63,7 @@ class NodeTarget:
             self._asker.close()
             raise
         self._credits = welcome.credits
+        self._probe = Probe(0, 0, 0, 0)
         self._link = self._asker.dealers
 
     def fileno(self) -> int:
@@ -96,7 +101,11 @@ class NodeTarget:
             self._refuse(place, MISSED, "unsent", now)
 
     def take(self) -> list[int]:
-        """Note replies and refusals."""
+        """Note replies and refusals; probe where it is time to."""
+        now = time.monotonic_ns()
+        if now >= self._probe.sent_ns + PROBE_NS:
+            self._probe = msgspec.structs.replace(self._probe, number=self._probe.number + 1, sent_ns=now)
+            self._link.send(Send(LINK, self._probe))
         for event in self._link.drain():
             self._heard(event)
         ended, self._ended = self._ended, []
@@ -130,6 +139,10 @@ class NodeTarget:
                 place = self._places.pop(sequence, None)
                 if place is not None:
                     self._refuse(place, REJECTED, reason, time.monotonic_ns())
+            case ProbeReply(sent_ns=sent_ns, load=load):
+                self._credits = load.credits
+                heard = {"last_sent_ns": sent_ns, "last_received_ns": time.monotonic_ns()}
+                self._probe = msgspec.structs.replace(self._probe, **heard)
             case Bye(reason=reason):
                 raise HeadtailError(f"the node left: {reason}")
             case Drain():
