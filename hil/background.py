@@ -104,11 +104,10 @@ def _stretch(
 
 def show(found: Background, console: Console) -> bool:
     """Show every act and what it lost; whether the limit is kept in each."""
-    table = Table(title="A tight class of 10 ms beside background work, one executor")
-    for name in ("background", "tight requests", "aside", "on time", "of all", "p99 ms", "late", "no answer"):
-        table.add_column(name, justify="left" if name == "background" else "right")
-    for name in ("background /s", "on time /s", "node busy", "left out"):
-        table.add_column(name, justify="right")
+    table = Table(title="A tight class of 10 ms beside background work, one executor", box=None, pad_edge=False)
+    table.add_column("background")
+    for name in ("tight", "aside", "on time", "of all", "p99 ms", "other /s", "on time /s", "node busy", "left out"):
+        table.add_column(name, justify="right", no_wrap=True)
     for act in found.acts:
         table.add_row(
             f"{act.times:g} times" if act.times else "none",
@@ -117,14 +116,15 @@ def show(found: Background, console: Console) -> bool:
             f"{act.share:.3%}",
             f"{act.share_of_all:.3%}",
             "-" if act.p99_ms is None else f"{act.p99_ms:.2f}",
-            _words(act.late_by),
-            _words(act.without),
             f"{act.lesser_offered_per_s:,.0f}",
             f"{act.lesser_on_time_per_s:,.0f}",
             f"{act.node_busy:.0%}",
             str(act.left_out),
         )
     console.print(table)
+    for act in found.acts:
+        if act.late_by or act.without:
+            console.print(f"beside {act.times:g} times: late by {_words(act.late_by)}; without {_words(act.without)}")
     console.print(
         "Aside are requests during which the machine itself stood still; left out are stretches in which the load generator "
         "was the bottleneck. The device is a timed wait."
@@ -139,4 +139,4 @@ def show(found: Background, console: Console) -> bool:
 
 
 def _words(counts: dict[str, int]) -> str:
-    return ", ".join(f"{word} {count}" for word, count in sorted(counts.items(), key=lambda each: -each[1])) or "0"
+    return ", ".join(f"{word} {count}" for word, count in sorted(counts.items(), key=lambda each: -each[1])) or "none"

@@ -120,7 +120,8 @@ def _side(bundle: Bundle, rate_per_s: float, seconds: float, seed: int, monitor:
 def show(found: Overload, console: Console) -> bool:
     """Show every run; whether the limits are kept in each."""
     console.print(found_words(found.found))
-    table = Table(title=f"At the highest rate and at {TIMES:g} times that, {SOURCE.deadline_ms:g} ms, one executor")
+    title = f"At the highest rate and at {TIMES:g} times that, {SOURCE.deadline_ms:g} ms, one executor"
+    table = Table(title=title, box=None, pad_edge=False)
     table.add_column("run")
     for name in (
         "offered /s",

@@ -40,6 +40,7 @@ class Obedient:
     def __init__(self, word: str = "answer") -> None:
         self.word = word
         self.unsent = 0
+        self.most_room = 100
         self.most_open = 0
         self._waiting: deque[int] = deque()
         self._recorder = Recorder()
@@ -50,6 +51,9 @@ class Obedient:
 
     def pending(self) -> bool:
         return self.word != "silence" and bool(self._waiting)
+
+    def room(self) -> int:
+        return self.most_room - len(self._waiting)
 
     def send(self, place: int, scheduled_ns: int, due_ns: int, now: int) -> None:
         assert scheduled_ns <= now
@@ -93,6 +97,13 @@ def test_a_closed_loop_keeps_so_many_requests_open_and_no_more() -> None:
     assert target.most_open == 3
     assert len(played.rows) > 3
     assert (played.rows.scheduled_ns == played.rows.sent_ns).all()
+
+
+def test_a_closed_loop_sends_no_more_than_its_target_has_room_for() -> None:
+    with closing(Obedient()) as target:
+        target.most_room = 2
+        play([target], [Source(in_flight=7)], ENDED, 1)
+    assert target.most_open == 2
 
 
 def test_requests_of_which_nobody_says_a_word_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,6 +57,10 @@ class AgentTarget:
         """Whether outcomes have come."""
         return bool(self._came)
 
+    def room(self) -> int:
+        """As many as the client may have open."""
+        return MOST_OPEN
+
     def send(self, place: int, scheduled_ns: int, due_ns: int, now: int) -> None:
         """Hand it to the client, due from its scheduled time on."""
         self._client.start(

@@ -74,9 +74,13 @@ class NodeTarget:
         """Whether the connection has something that its descriptor does not show."""
         return bool(self._ended) or self._link.pending()
 
+    def room(self) -> int:
+        """What is left of the credit."""
+        return self._credits - len(self._places)
+
     def send(self, place: int, scheduled_ns: int, due_ns: int, now: int) -> None:
         """Send it with what is left of its deadline, less the guard."""
-        if len(self._places) >= self._credits:
+        if self.room() <= 0:
             self._refuse(place, REJECTED, "no-credit", now)
             return
         self._sequence += 1

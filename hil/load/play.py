@@ -124,7 +124,9 @@ class _Run:
 
     def _refill(self, now: int) -> None:
         for number, source in enumerate(self._sources):
-            missing = 0 if source.open_loop else source.in_flight - self._flying[number]
+            if source.open_loop:
+                continue
+            missing = min(source.in_flight - self._flying[number], self._targets[number].room())
             for _ in range(min(missing, AT_ONCE, MOST_REQUESTS - len(self._recorder))):
                 self._send(number, now, now)
                 now = time.monotonic_ns()

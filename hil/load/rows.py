@@ -6,6 +6,7 @@ scheduled time, and nothing else.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -82,13 +83,13 @@ class Recorder:
     """Notes requests as they are sent and end. A request is named by its place."""
 
     def __init__(self) -> None:
-        self._source: list[int] = []
-        self._scheduled: list[int] = []
-        self._due: list[int] = []
-        self._sent: list[int] = []
-        self._ended: list[int] = []
-        self._kind: list[int] = []
-        self._word: list[int] = []
+        self._source = array("q")
+        self._scheduled = array("q")
+        self._due = array("q")
+        self._sent = array("q")
+        self._ended = array("q")
+        self._kind = array("q")
+        self._word = array("q")
         self._words: dict[str, int] = {"": 0}
         self.doubled = 0
         """Ends that came for requests which had ended."""
@@ -162,5 +163,5 @@ class Recorder:
         return max(account, key=lambda stage: account[stage])
 
 
-def _column(values: list[int]) -> Whole:
+def _column(values: array[int]) -> Whole:
     return np.array(values, np.int64)

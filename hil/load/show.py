@@ -6,7 +6,6 @@ from rich.console import Console
 from rich.table import Table
 
 from hil.load.compare import Comparison, Ratio, quantile_name
-from hil.load.figures import Figures
 from hil.load.histogram import QUANTILES
 from hil.load.report import Load, LoadReport
 from hil.load.search import Found
@@ -17,11 +16,11 @@ WORDS = 4
 
 def show_report(report: LoadReport, console: Console) -> None:
     """All runs in a table; below it where time and requests went, and what is not to be believed."""
-    table = Table(title=f"{report.target}: {report.model}{f', {report.coding}' if report.coding else ''}")
+    console.print(f"{report.target}: {report.model}{f', {report.coding}' if report.coding else ''}")
+    table = Table(box=None, pad_edge=False)
     table.add_column("requests")
-    for name in ("count", "on time", "on time /s", "late", "no answer", *map(quantile_name, QUANTILES), "most ms"):
-        table.add_column(name, justify="right")
-    table.add_column("machine")
+    for name in ("sent", "on time", "on time /s", *map(quantile_name, QUANTILES), "most"):
+        table.add_column(name, justify="right", no_wrap=True)
     for run in report.runs:
         table.add_row(*_cells(run), style="dim" if run.why else None)
     console.print(table)
@@ -48,31 +47,29 @@ def found_words(found: Found) -> str:
 
 def _cells(run: Load) -> tuple[str, ...]:
     figures = run.figures
-    unanswered = figures.requests - figures.kinds["on_time"] - figures.kinds["late"]
     return (
         str(run.source),
         f"{figures.requests:,}",
         f"{figures.on_time_share:.3%}",
         f"{figures.on_time_per_s:,.1f}",
-        f"{figures.kinds['late']:,}",
-        f"{unanswered:,}",
         *(_ms(quantile.ms) for quantile in figures.quantiles),
         _ms(figures.most_ms if figures.latency.count else None),
-        "stalled" if run.stalled else "",
     )
 
 
 def _lines(run: Load) -> list[str]:
     figures, sender = run.figures, run.sender
     parts = [
-        f"{title}: {_told(counts)}"
-        for title, counts in (
-            ("late by", figures.late_by),
-            ("missed by", figures.missed_by),
-            ("refused for", figures.rejected_by),
+        f"{figures.kinds[kind]:,} {title} {_told(counts)}"
+        for kind, title, counts in (
+            ("late", "late by", figures.late_by),
+            ("missed", "missed by", figures.missed_by),
+            ("rejected", "refused for", figures.rejected_by),
         )
         if counts
     ]
+    if figures.kinds["superseded"]:
+        parts.append(f"{figures.kinds['superseded']:,} superseded")
     if figures.kinds["silent"]:
         parts.append(f"no word of {figures.kinds['silent']:,}")
     if figures.overdue:
@@ -80,6 +77,8 @@ def _lines(run: Load) -> list[str]:
     parts.append(
         f"sent p99 {sender.lateness.p99_ms:.2f} ms late, the load generator's thread {sender.thread_busy:.0%} busy"
     )
+    if run.stalled:
+        parts.append("the machine stood still at times")
     lines = [f"{run.source}: {'; '.join(parts)}."]
     if run.why:
         lines.append(f"{run.source}: NOT JUDGED: {run.why}.")
@@ -95,18 +94,13 @@ def _ms(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
-def unanswered(figures: Figures) -> int:
-    """Requests that ended without an answer, or not at all."""
-    return figures.requests - figures.kinds["on_time"] - figures.kinds["late"]
-
-
 def show_comparison(found: Comparison, console: Console) -> None:
     """Conditions first, then ratios, then what is to be doubted."""
     for condition in found.conditions:
         console.print(f"not the same: {condition}", style="yellow")
     if not found.conditions:
         console.print("The same machine, versions, target and way of measuring, as far as the reports say.")
-    table = Table(title="The second against the first")
+    table = Table(box=None, pad_edge=False)
     table.add_column("run")
     table.add_column("figure")
     for name in ("first", "second", "ratio"):

@@ -19,7 +19,7 @@ from hil.goodput.case import Arrivals, Model
 from shared.errors import UserError
 
 Whole = NDArray[np.int64]
-MOST_REQUESTS = 20_000_000
+MOST_REQUESTS = 4_000_000
 """Of one run: all of them are remembered."""
 
 

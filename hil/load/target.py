@@ -21,6 +21,10 @@ class Target(Protocol):
         """Whether there is something to take although the descriptor may not show it."""
         ...
 
+    def room(self) -> int:
+        """How many requests more may be sent now. A closed loop keeps to it; what an open loop sends beyond it is refused."""
+        ...
+
     def send(self, place: int, scheduled_ns: int, due_ns: int, now: int) -> None:
         """Send the request that the recorder calls `place`. Where it cannot leave, it ends there and then."""
         ...
