@@ -19,8 +19,9 @@ setup: .venv/.demo
 demo: .venv/.demo
 	$(BIN)/headtail demo
 
+# A file's tests stay together: rigs of processes and fixtures of a module are made once.
 test: .venv/.dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 check: check-format check-lint check-imports check-sources check-mypy check-pyright
 

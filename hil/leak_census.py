@@ -24,9 +24,9 @@ from shared.queue import DeadlineQueue
 from shared.running import Running
 
 OURS = ("shared.", "edge.", "cloud.", "hil.")
-BOUNDED = frozenset({"_sorted", "sorted", "records", "attempts"})
+BOUNDED = frozenset({"_sorted", "sorted", "records", "attempts", "_ring"})
 """Attributes that take long to find their bounds: a window of samples that is kept sorted beside its deque, the last steps
-that a journal keeps, and the last attempts that a node remembers of an edge (`cloud.seen`)."""
+that a journal keeps, the last attempts that a node remembers of an edge (`cloud.seen`), and the dead letters."""
 
 
 class Census(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
