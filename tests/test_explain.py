@@ -17,11 +17,11 @@ from records import ASKED, SEVERAL, away, device, random_conditions, random_ways
 from tiny import make_bundle
 from typer.testing import CliRunner
 
+from hil.explain_cli import main
 from partitioner.choose import contenders, rank
 from partitioner.costs.conditions import AXES, LIMITS, Axis, Conditions, parse_span
 from partitioner.costs.cost import Candidate, predict
 from partitioner.crossings import Contest
-from partitioner.explanations.cli import main
 from partitioner.explanations.explanation import explain
 from partitioner.explanations.regions import Range, map_regions
 from partitioner.options import LinkGuess

@@ -18,10 +18,10 @@ from search_cases import Brute
 from test_places import two_branches
 from typer.testing import CliRunner
 
+from hil import explain_cli
 from partitioner import plan_cli
 from partitioner.build import Made, make
 from partitioner.costs.cost import HEADER_BYTES
-from partitioner.explanations import cli as explain_cli
 from partitioner.explanations.explanation import explain
 from partitioner.graph.cuts import CutFinder
 from partitioner.graph.groups import find_groups

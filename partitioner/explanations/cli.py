@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
 import typer
@@ -27,26 +26,17 @@ WIDE_COLUMNS = 110
 
 
 def main(
-    plan: Annotated[Path, typer.Argument(help="The bundle, NAME.plan.")],
-    link: Annotated[str | None, typer.Option(help="Rate and round trip to the cloud, such as 50mbit,20ms.")] = None,
-    edge_slowdown: Annotated[
-        float | None, typer.Option(help="How many times slower than the machine of its times the device is.")
-    ] = None,
-    deadline: Annotated[str | None, typer.Option(help="When an answer is due, such as 20ms.")] = None,
-    min_agreement: Annotated[float | None, typer.Option(help="The least agreement with the whole model.")] = None,
-    what_if: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Who wins over a range of one condition: link.rate=10..1000mbit, link.rtt=1..50ms, edge-slowdown=1..16, "
-            "deadline=5..100ms or min-agreement=0.5..1; may be repeated."
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as JSON.")] = False,
+    plan: Path,
+    *,
+    link: str | None = None,
+    edge_slowdown: float | None = None,
+    deadline: str | None = None,
+    min_agreement: float | None = None,
+    what_if: list[str] | None = None,
+    as_json: bool = False,
 ) -> None:
-    """Say which way of a plan wins under these conditions, why, and what would have to change for another to win.
-
-    What is not given is as the plan was asked for. Nothing is measured again, and no model is loaded.
-    """
+    """Say which way of a plan wins under these conditions, why, and what would have to change for another to win. What each
+    argument may be, the command's help says (`hil.explain_cli`)."""
     planned = read_plan(plan)
     explanation = api.explain(
         planned,
