@@ -31,7 +31,7 @@ from tiny import inputs_for, make_bundle, run_chain
 from shared import codecs
 from shared.bundle import Bundle, load_bundle
 from shared.errors import InvariantBroken, ModelError
-from shared.events import Row
+from shared.events import Failed, Finished, Row
 from shared.executors.ort import load_programs
 from shared.plan import RAW, Coding, SegmentRange
 from shared.request import Array
@@ -289,22 +289,28 @@ def test_an_executor_takes_one_run_behind_the_one_that_runs(rig: Rig, identity: 
         executor.submit(identity_run(identity, ONE, run=3))
 
 
-def test_a_bug_on_the_thread_fails_what_it_held_and_is_not_swallowed(
-    rig: Rig, identity: Bundle, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_bug_fails_the_run_that_met_it_is_told_and_the_next_is_served(
+    rig: Rig, identity: Bundle, monkeypatch: pytest.MonkeyPatch, in_place: bool
 ) -> None:
     seen: queue.SimpleQueue[threading.ExceptHookArgs] = queue.SimpleQueue()
     monkeypatch.setattr(threading, "excepthook", seen.put)
-    go_on = threading.Event()
 
     def bug(_: Mapping[str, Array], interrupt: ScriptedInterrupt) -> tuple[Array, ...]:
-        assert go_on.wait(PATIENCE_S)
+        programs.work = double
         raise ZeroDivisionError
 
-    executor = rig.make(identity, Scripted(identity, bug))
-    executor.submit(identity_run(identity, ONE, run=1))
-    executor.submit(identity_run(identity, ONE, run=2))
-    go_on.set()
-    assert [(rig.failed().run, "error"), (rig.failed().run, "error")] == [(1, "error"), (2, "error")]
+    programs = Scripted(identity, bug)
+    executor = rig.make(identity, programs)
+    one, two = identity_run(identity, ONE, run=1), identity_run(identity, ONE, run=2)
+    if in_place:
+        failed, finished = executor.run_in_place(one), executor.run_in_place(two)
+    else:
+        executor.submit(one)
+        failed = rig.failed()
+        executor.submit(two)
+        finished = rig.finished()
+    assert failed == Failed(1, "error", "a bug of the executor: ZeroDivisionError")
     assert seen.get(timeout=PATIENCE_S).exc_type is ZeroDivisionError
-    executor.submit(identity_run(identity, ONE, run=3))
-    assert rig.failed().run == 3
+    assert isinstance(finished, Finished)
+    assert finished.run == 2

@@ -326,8 +326,8 @@ class Joined:
         self.bench.reply = list(actions)
         self._agent(Tick())
 
-    def ask(self, sequence: int = 1) -> None:
-        request = Request("app", sequence, "c1", (X,), 1, self.now, self.now + 100 * MS)
+    def ask(self, sequence: int = 1, deadline_ms: int = 100, priority: int = 1) -> None:
+        request = Request("app", sequence, "c1", (X,), 1, self.now, self.now + deadline_ms * MS, priority)
         self._client(Arrived(request))
 
     def until(self, now: int) -> None:

@@ -2,9 +2,10 @@
 
 Each submitted run ends in exactly one `Finished` or `Failed`, whatever happens: a late one is refused at the last moment
 before it would begin, one bad row fails alone, a batch that fails as a whole is tried again row by row once (so that one
-bad item does not take the others with it), and if this thread itself dies of a bug, what it held fails while the
-exception goes its way. That a run began is not told: nobody decides anything by it, and it would wake the loop at the
-very moment when the run wants the core.
+bad item does not take the others with it), and a bug fails the run that met it, is told as an exception that ends a thread
+is (`threading.excepthook`), and ends nothing else: a process with a dead executor would refuse everything and look alive.
+That a run began is not told: nobody decides anything by it, and it would wake the loop at the very moment when the run
+wants the core.
 
 Rejected: a process for each executor (a second copy of every tensor); asyncio's pool (no abort, no bound); emitting
 results row by row (the loop would be woken once for each).
@@ -111,7 +112,7 @@ class ThreadExecutor:
         if self._over or self._closing:
             return Failed(run.run, "error", "the executor is closed")
         programs = self._programs.get(run.contract)
-        return self._carry_out(_Job(run, None if programs is None else programs.interrupt()))
+        return self._ended(_Job(run, None if programs is None else programs.interrupt()))
 
     def abort(self, run: int) -> None:
         """Ask that a run stop early: at once where it waits, else before the next node of its model."""
@@ -160,7 +161,7 @@ class ThreadExecutor:
 
     def _serve(self) -> None:
         while (job := self._take()) is not None:
-            event = self._carry_out(job)
+            event = self._ended(job)
             with self._lock:
                 del self._jobs[job.run.run]
             self._sink(event)
@@ -175,6 +176,15 @@ class ThreadExecutor:
                 if self._closing:
                     return None
             self._bell.wait()
+
+    def _ended(self, job: _Job) -> Finished | Failed:
+        """The end of a run, a bug's as well."""
+        try:
+            return self._carry_out(job)
+        except Exception as error:
+            hook = threading.ExceptHookArgs((type(error), error, error.__traceback__, threading.current_thread()))
+            threading.excepthook(hook)
+            return Failed(job.run.run, "error", f"a bug of the executor: {type(error).__name__}")
 
     def _carry_out(self, job: _Job) -> Finished | Failed:
         run = job.run
