@@ -36,6 +36,7 @@ from shared.letter_box import LetterBox
 from shared.letters import Letters
 from shared.measurer import Measurer
 from shared.measuring import Measuring
+from shared.memory import ArenaFigures
 from shared.message_sizes import rows_in_a_message
 from shared.ports import Machine
 from shared.process_host import Adaptation
@@ -53,7 +54,8 @@ LAST_WORDS_MS = 500
 
 class NodeStats(msgspec.Struct, frozen=True):
     """What a node tells of itself when it ends. `counters` are the session's, `wire` the messages refused by reason,
-    `lateness` how late the loop handled its wake-ups, `process` what became of the settings of the process."""
+    `lateness` how late the loop handled its wake-ups, `process` what became of the settings of the process, `memory` what
+    became of the slots, `stalls` for how long the loop did not look at what had come."""
 
     node: str
     incarnation: int
@@ -62,6 +64,8 @@ class NodeStats(msgspec.Struct, frozen=True):
     wire: dict[str, int]
     lateness: LatenessFigures = LatenessFigures()
     process: tuple[Effect, ...] = ()
+    memory: ArenaFigures = ArenaFigures()
+    stalls: LatenessFigures = LatenessFigures()
 
 
 class Node:
@@ -200,6 +204,8 @@ class Node:
             dict(self._router.counters),
             self._driver.lateness.figures(),
             self._process.effects,
+            self._session.scheduler.arena.figures(),
+            self._driver.stalls.figures(),
         )
 
     def _perform(self, action: Action) -> Event | None:

@@ -32,6 +32,7 @@ from shared.letter_box import LetterBox
 from shared.letters import Letters
 from shared.measurer import Measurer
 from shared.measuring import Measuring
+from shared.memory import ArenaFigures
 from shared.ports import Machine
 from shared.process_host import Adaptation
 from shared.process_settings import Effect
@@ -48,7 +49,8 @@ SEND_MARK = 256
 class AgentStats(msgspec.Struct, frozen=True):
     """What an agent tells of itself when it ends. `counters` are the broker's, `refused` what clients were refused, by
     reason, `wire` the messages of clients and nodes that were no messages, by reason, `lateness` how late the loop handled
-    its wake-ups, `process` what became of the settings of the process."""
+    its wake-ups, `process` what became of the settings of the process, `memory` what became of the slots,
+    `stalls` for how long the loop did not look at what had come."""
 
     agent: str
     incarnation: int
@@ -58,6 +60,8 @@ class AgentStats(msgspec.Struct, frozen=True):
     wire: dict[str, int]
     lateness: LatenessFigures = LatenessFigures()
     process: tuple[Effect, ...] = ()
+    memory: ArenaFigures = ArenaFigures()
+    stalls: LatenessFigures = LatenessFigures()
 
 
 class Agent:
@@ -177,6 +181,8 @@ class Agent:
             wire,
             self._driver.lateness.figures(),
             self._process.effects,
+            self._host.broker.scheduler.arena.figures(),
+            self._driver.stalls.figures(),
         )
 
     def _perform(self, action: Action) -> Event | None:

@@ -8,7 +8,8 @@ take long and are asked for by name, what a long run leaves behind (`hil.leak`) 
 model of the zoo (`hil.search_proof`), what rungs of three trained models cost and keep (`hil.ladders`), what changing
 the cut under load costs (`hil.switching`), whether second copies over two connections keep a lossy link in time
 (`hil.duplicates`), how soon the cloud answers again after the device's address has changed (`hil.moves`), what a tight
-class loses beside background work (`hil.background`), and what is served at twice the highest rate (`hil.overload`).
+class loses beside background work (`hil.background`), what is served at twice the highest rate (`hil.overload`), and for
+how long a node's loop stalls that serves many connections (`hil.connections`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from rich.table import Table
 
 from hil import (
     background,
+    connections,
     duplicates,
     journal_cost,
     ladders,
@@ -42,7 +44,7 @@ from hil import (
 )
 from hil.bench_cli import Part
 from hil.fetch import cache_folder
-from hil.leak import FORMS, GROWTH, Leak, LeakRig
+from hil.leak import FORMS, GROWTH, HITS, Leak, LeakRig
 from hil.model_zoo import ZOO
 from hil.monitor import Noise
 from hil.results import PhaseResult
@@ -52,6 +54,7 @@ from hil.weight import add_weight
 from partitioner.terminal import PlainConsole
 
 STRETCH = 50_000
+TIMED_STRETCH = 5_000
 LEAST_STRETCHES = 4
 REFUSALS = 200
 CHANGES = 10
@@ -68,13 +71,13 @@ def play_streams(frames: int, progress: Progress) -> TwoStreams:
         return rig.play_all(frames, progress)
 
 
-def run_leaks(requests: int, progress: Progress) -> list[Leak]:
-    """Both forms, `requests` each."""
-    stretch = max(1, min(STRETCH, requests // LEAST_STRETCHES))
+def run_leaks(requests: int, seconds: float, progress: Progress) -> list[Leak]:
+    """Both forms, `requests` each, for `seconds` at most where that is not 0."""
+    stretch = max(1, min(TIMED_STRETCH if seconds else STRETCH, requests // LEAST_STRETCHES))
     found: list[Leak] = []
     for form in FORMS:
         with tempfile.TemporaryDirectory(prefix="headtail-leak-") as folder, LeakRig(form, Path(folder)) as rig:
-            found.append(rig.run(requests, stretch, progress))
+            found.append(rig.run(requests, stretch, progress, seconds))
     return found
 
 
@@ -143,6 +146,11 @@ def show_leaks(leaks: list[Leak], console: Console) -> bool:
             )
     console.print(table)
     for leak in leaks:
+        for name, slots in leak.slots.items():
+            console.print(
+                f"{leak.form}, {name}: {slots.hit_rate:.2%} of {slots.leases + slots.refused} slots that were asked for were "
+                f"there, {slots.high_water} of {slots.slots} in use at once, {slots.unused_share:.0%} of their bytes unused."
+            )
         outcomes = ", ".join(f"{count} {kind}" for kind, count in leak.outcomes.items())
         console.print(f"{leak.form}: {leak.seconds:.0f} s; {outcomes}.")
         for words in leak.broken:
@@ -150,7 +158,8 @@ def show_leaks(leaks: list[Leak], console: Console) -> bool:
     good = all(leak.within and not leak.broken for leak in leaks)
     limit = "kept" if good else "EXCEEDED"
     console.print(
-        f"Limit: resident memory grows by less than {GROWTH:.0%} after the first stretch, nothing is left: {limit}."
+        f"Limit: resident memory grows by less than {GROWTH:.0%} after the first stretch, {HITS:.0%} of the slots are there, "
+        f"nothing is left: {limit}."
     )
     return good
 
@@ -165,6 +174,7 @@ def run_parts(
     seconds: float,
     copies: int,
     outcomes: int,
+    minutes: float,
     report: Path | None,
 ) -> None:
     """Measure these parts, or the first six where none is named, and show them; the numbers are those of
@@ -204,7 +214,7 @@ def run_parts(
             tree["search-proof"] = msgspec.to_builtins(proofs)
             good &= search_proof.show(proofs, console)
         if Part.LEAK in parts:
-            leaks = run_leaks(outcomes, console.print)
+            leaks = run_leaks(outcomes, 60 * minutes, console.print)
             tree["leak"] = msgspec.to_builtins(leaks)
             good &= show_leaks(leaks, console)
         if Part.LADDER in parts:
@@ -227,6 +237,11 @@ def run_parts(
             beside = background.measure(seconds, status.update)
             tree["background"] = msgspec.to_builtins(beside)
             good &= background.show(beside, console)
+        if Part.CONNECTIONS in parts:
+            status.update("connections")
+            crowd = connections.measure(seconds)
+            tree["connections"] = msgspec.to_builtins(crowd)
+            good &= connections.show(crowd, console)
         if Part.OVERLOAD in parts:
             twice = overload.measure(seconds, status.update)
             tree["overload"] = msgspec.to_builtins(twice)

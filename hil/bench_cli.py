@@ -39,6 +39,7 @@ class Part(StrEnum):
     ADDRESS = "address"
     BACKGROUND = "background"
     OVERLOAD = "overload"
+    CONNECTIONS = "connections"
 
 
 class MeasureByDefault(TyperGroup):
@@ -73,11 +74,15 @@ def measure(
         typer.Option(
             min=1.0,
             max=3600.0,
-            help="Ladder: of timing for each model. Switching, overload: of each run. Background: of each act.",
+            help="Ladder: of timing for each model. Switching, overload, connections: of each run. Background: of each act.",
         ),
     ] = 30.0,
     copies: Annotated[int, typer.Option(min=100, max=100_000, help="Duplicates: requests of each agent.")] = 900,
     outcomes: Annotated[int, typer.Option(min=100, max=1_000_000_000, help="Leak: requests of each form.")] = 1_000_000,
+    minutes: Annotated[
+        float,
+        typer.Option(min=0.0, max=1440.0, help="Leak: so long for each form, where not 0; memory from the first on."),
+    ] = 0.0,
     report: Annotated[Path | None, typer.Option("--json", help="Write the figures here.")] = None,
 ) -> None:
     """Measure headtail on this machine: round trips beside an echo, two streams on one executor, how soon a request is
@@ -85,8 +90,8 @@ def measure(
     those that are then measured, and, asked for by name, whether the search is right on every model of the zoo, what a
     million requests leave behind, what the rungs of three models cost and keep, what changing the cut under load
     costs, whether second copies keep requests over a lossy link in time, how soon a changed address is overcome, what
-    background work costs a tight class, and what becomes of twice the highest rate. Exit status 1 over a limit.
-    `headtail bench` is the same."""
+    background work costs a tight class, what becomes of twice the highest rate, and for how long a node's loop stalls that
+    serves 200 connections. Exit status 1 over a limit. `headtail bench` is the same."""
     if any(find_spec(module) is None for module in REQUIRES):
         raise UserError("bench measure needs the extra 'dev': pip install 'headtail[dev]'")
     from hil.bench import run_parts
@@ -100,5 +105,6 @@ def measure(
         seconds=seconds,
         copies=copies,
         outcomes=outcomes,
+        minutes=minutes,
         report=report,
     )

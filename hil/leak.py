@@ -2,7 +2,8 @@
 
 An application asks (`hil.leak_load`), in one form of an agent that it carries itself, in the other of an agent of its own
 process; a node answers behind either, and stands still now and then, so that what it was asked and what it answers gather
-in every queue, in the first stretch as ever after. They are looked at only when nothing is under way: first when all are up,
+in every queue, in the first stretch as ever after. Requests have one row or several, some are withdrawn or wrong, and others
+come and go meanwhile. They are looked at only when nothing is under way: first when all are up,
 then after every so many requests, last when the client has gone. Memory is held against what it was after the first of these
 stretches, when every buffer, window and pool has found its size.
 """
@@ -30,13 +31,27 @@ from hil.services import Service, free_ports, run_folder
 from hil.small_plans import Times, write_small
 from hil.toml import to_toml
 from shared.errors import HeadtailError
-from shared.settings import AgentGroup, CloudSettings, EdgeSettings, Execution, NodeAddress, NodeGroup
+from shared.memory import ArenaFigures
+from shared.settings import (
+    AgentGroup,
+    CloudLimits,
+    CloudSettings,
+    EdgeSettings,
+    Execution,
+    Memory,
+    NodeAddress,
+    NodeGroup,
+)
 
 Form = Literal["embedded", "agent"]
 FORMS: tuple[Form, ...] = ("embedded", "agent")
 
 GROWTH = 0.01
-"""Resident memory may grow by so much after the first stretch."""
+"""Resident memory may grow by so much after the first stretch, or the first `SETTLE_S` where the run is timed."""
+
+SETTLE_S = 60.0
+HITS = 0.99
+"""At least so often there must have been a slot where one was asked for."""
 
 PATIENCE_S = 60.0
 PLANS: Mapping[str, tuple[str, ...]] = {"raw": ("raw",), "split": ("split-int8",), "jpeg": ("jpeg",), "local": ()}
@@ -64,7 +79,7 @@ class Sample(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Leak(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One form's run. `before` is every process before the client came, `samples` after each stretch, `after` when the
     client had gone. `outcomes` is the client's own count. `broken` says in words what was left, if anything; `growth` how
-    much resident memory grew since the first stretch, as a share."""
+    much resident memory grew since the first of `samples` as a share; `slots` what became of each process's slots."""
 
     form: Form
     requests: int
@@ -74,12 +89,15 @@ class Leak(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     samples: dict[str, tuple[Sample, ...]]
     after: dict[str, Sample]
     growth: dict[str, float]
+    slots: dict[str, ArenaFigures]
     broken: tuple[str, ...]
 
     @property
     def within(self) -> bool:
-        """Whether resident memory stayed within its limit."""
-        return all(share < GROWTH for share in self.growth.values())
+        """Whether resident memory stayed within its limit, and there were slots enough."""
+        return all(share < GROWTH for share in self.growth.values()) and all(
+            figures.hit_rate >= HITS for figures in self.slots.values()
+        )
 
 
 class LeakRig:
@@ -104,8 +122,9 @@ class LeakRig:
     def __exit__(self, *ending: object) -> None:
         self._stack.close()
 
-    def run(self, requests: int, stretch: int, told: Callable[[str], None]) -> Leak:
-        """Ask for so many outcomes, `stretch` at a time."""
+    def run(self, requests: int, stretch: int, told: Callable[[str], None], seconds: float = 0.0) -> Leak:
+        """Ask for so many outcomes, `stretch` at a time; with `seconds` only for so long, and what is seen in the first
+        `SETTLE_S` does not count."""
         began_s = time.monotonic()
         # What the libraries of a process make once, and keep, is there from its first client on; the fork of a census ends
         # numpy's own threads, for good.
@@ -118,7 +137,8 @@ class LeakRig:
         samples: dict[str, list[Sample]] = {}
         censuses: list[dict[str, Census]] = []
         asked = 0
-        while asked < requests:
+        first_s = time.monotonic()
+        while asked < requests and not (seconds and time.monotonic() - first_s >= seconds):
             more = min(stretch, requests - asked)
             with self._stalls():
                 account = self._order("ask", more)
@@ -127,6 +147,9 @@ class LeakRig:
             for name, sample in self._samples(asked).items():
                 samples.setdefault(name, []).append(sample)
             told(f"{self._form}: {asked} of {requests}, {_sizes(samples)}")
+            if seconds and asked < requests and time.monotonic() - first_s < min(SETTLE_S, seconds / 2):
+                censuses.clear()
+                samples.clear()
         broken = _left(censuses, stretch)
         if self._form == "agent":
             self._order("churn", CHURN)
@@ -144,6 +167,7 @@ class LeakRig:
             samples={name: tuple(of) for name, of in samples.items()},
             after=after,
             growth={name: of[-1].resident_kb / of[0].resident_kb - 1 for name, of in samples.items()},
+            slots={name: census.slots for name, census in censuses[-1].items() if census.slots is not None},
             broken=tuple(broken),
         )
 
@@ -221,21 +245,30 @@ class LeakRig:
             for number, (name, routes) in enumerate(PLANS.items())
         ]
         models = tuple(str(bundle) for bundle in bundles)
+        jpeg = models[list(PLANS).index("jpeg")]
         node_at = f"tcp://127.0.0.1:{free_ports(1)[0]}"
-        self._start("node", "cloud", CloudSettings(node=NodeGroup(name="node", endpoint=node_at, models=models)))
+        # A debug run: whoever holds a slot too long is found out as well.
+        memory = Memory(poison=True)
+        cloud = CloudSettings(
+            node=NodeGroup(name="node", endpoint=node_at, models=models),
+            memory=memory,
+            limits=CloudLimits(max_peers=16),
+        )
+        self._start("node", "cloud", cloud)
         edge = EdgeSettings(
             agent=AgentGroup(name="edge", endpoint=f"ipc://{self._sockets}/agent", models=models),
             nodes=(NodeAddress(name="node", endpoint=node_at),),
+            memory=memory,
             # One form runs everything on the executor's thread, the other on the loop's own wherever that is allowed.
             execution=Execution(in_place_us=0.0 if self._form == "embedded" else Execution().in_place_us),
         )
         if self._form == "agent":
             self._start("agent", "edge", edge)
-            arrangement = Arrangement(tuple(PLANS), endpoint=edge.agent.endpoint)
+            arrangement = Arrangement(tuple(PLANS), node_at, jpeg, endpoint=edge.agent.endpoint)
         else:
             file = self._folder / "embedded.toml"
             file.write_text(to_toml(edge), encoding="utf-8")
-            arrangement = Arrangement(tuple(PLANS), settings=str(file))
+            arrangement = Arrangement(tuple(PLANS), node_at, jpeg, settings=str(file))
         end = time.monotonic() + PATIENCE_S
         for service in self._probed.values():
             while not service.ready:

@@ -19,22 +19,25 @@ import msgspec
 
 from edge.due import DueTimes
 from edge.register import Register
-from shared.memory import Arena
+from shared.memory import Arena, ArenaFigures
 from shared.queue import DeadlineQueue
 from shared.running import Running
 
 OURS = ("shared.", "edge.", "cloud.", "hil.")
-BOUNDED = frozenset({"_sorted", "sorted", "records", "attempts", "_ring"})
+BOUNDED = frozenset({"_sorted", "sorted", "records", "attempts", "_left", "residuals", "_ring"})
 """Attributes that take long to find their bounds: a window of samples that is kept sorted beside its deque, the last steps
-that a journal keeps, the last attempts that a node remembers of an edge (`cloud.seen`), and the dead letters."""
+that a journal keeps, the last attempts that a node remembers of an edge (`cloud.seen`), also of edges that have left, the
+last samples of a connection for each octave of sizes (`edge.link_residuals`), and the dead letters."""
 
 
 class Census(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`left`: leases, runs, jobs, open requests and their timers, all of them 0 at rest. `sizes`: entries of containers,
-    by the path of attributes that leads to them, those of equal path together."""
+    by the path of attributes that leads to them, those of equal path together. `slots`: what became of the slots; none where
+    there is no arena."""
 
     left: dict[str, int]
     sizes: dict[str, int]
+    slots: ArenaFigures | None = None
 
     @property
     def at_rest(self) -> bool:
@@ -55,6 +58,7 @@ def take_census(root: object) -> Census:
     left: Counter[str] = Counter(leases=0, runs=0, jobs=0, requests=0, timers=0)
     sizes: Counter[str] = Counter()
     seen: set[int] = set()
+    slots: ArenaFigures | None = None
     waiting: list[tuple[str, object]] = [(type(root).__name__, root)]
     while waiting:
         path, value = waiting.pop()
@@ -62,6 +66,8 @@ def take_census(root: object) -> Census:
             continue
         seen.add(id(value))
         _count_left(value, left)
+        if isinstance(value, Arena):
+            slots = value.figures()
         items = _items(value)
         if items is None:
             waiting += [(f"{path}.{name}", part) for name, part in _parts(value)]
@@ -69,7 +75,7 @@ def take_census(root: object) -> Census:
         if not isinstance(value, tuple | Counter) and getattr(value, "maxlen", None) is None:
             sizes[path] += len(items)
         waiting += [(f"{path}[]", item) for item in items if not isinstance(item, int | float | str | bytes)]
-    return Census(dict(left), dict(sizes))
+    return Census(dict(left), dict(sizes), slots)
 
 
 def _items(value: object) -> list[object] | None:

@@ -3,7 +3,9 @@
 Each line on its standard input is an `Order`, answered by one line, an `Account`, once everything that was ordered is
 over: no request is open, and what the collector can find is gone. Three threads ask: one keeps many requests open, one
 blocks, one is an asyncio loop. Of the requests some are withdrawn, some can only miss their deadline, some are frames
-of a stream in which the latest wins. Now and then the interpreter is held for a while, as an application's own work
+of a stream in which the latest wins; they have one row or several, and some that no model takes are refused at the door. A
+fourth thread lets strangers come to the node (`hil.leak_strangers`), and clients to the agent that leave with their requests
+open. Now and then the interpreter is held for a while, as an application's own work
 does, so that answers and calls gather in every queue; those bursts are as large in the first stretch as ever after.
 Nothing is kept of a request that is over, or this process would grow by itself.
 """
@@ -25,13 +27,15 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
+import numpy as np
 
 from edge.client import Client
 from edge.outcomes import Counts
 from edge.tickets import OutcomeFuture
 from hil.leak_census import Census, tell_census
+from hil.leak_strangers import Strangers
 from hil.small_plans import make_images
-from shared.errors import HeadtailError
+from shared.errors import HeadtailError, InputError
 from shared.process import SteadyHeap
 from shared.request import Array
 
@@ -49,14 +53,26 @@ WITHDRAWN, LATER, HOPELESS, STREAMED = 0.06, 0.10, 0.16, 0.30
 """Shares of the requests that are withdrawn at once, withdrawn later, or hopeless, and of frames, each on top of those
 before it."""
 
+ROWS = (1, 1, 2, 3, 4)
+"""Rows of a request, each as likely."""
+
+REFUSED_EVERY = 100
+"""One more request that no model takes after so many."""
+
+COMES_EVERY = 250
+"""One stranger, and one client that leaves at once, for so many requests."""
+
 HOLD_EVERY, HOLD_S = 1_500, 0.02
 """The first thread holds the interpreter for so long, each time after so many requests."""
 
 
 class Arrangement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Either `settings`, the file of an embedded agent, or `endpoint`, that of an agent; and the models to ask for."""
+    """Either `settings`, the file of an embedded agent, or `endpoint`, that of an agent; the models to ask for; the node's
+    own endpoint and a bundle that it serves, for those who come to it as strangers."""
 
     models: tuple[str, ...]
+    node: str
+    bundle: str
     settings: str = ""
     endpoint: str = ""
     seed: int = 0
@@ -84,6 +100,8 @@ class Application:
     def __init__(self, arrangement: Arrangement) -> None:
         self._arrangement = arrangement
         self._images = make_images(16, arrangement.seed)
+        self._batches = _batches(self._images, random.Random(arrangement.seed))
+        self._strangers = Strangers(arrangement.node, Path(arrangement.bundle))
         self._rounds = 0
         self._client: Client | None = None
         self._counts = Counts()
@@ -119,7 +137,8 @@ class Application:
         parts = [round(count * share) for share in SHARES]
         parts[0] += count - sum(parts)
         errors: list[BaseException] = []
-        works = (self._many, self._blocking, self._coroutines)
+        works = (self._many, self._blocking, self._coroutines, self._passing)
+        parts.append(count // COMES_EVERY)
         threads = [
             threading.Thread(target=_caught, args=(errors, work, client, part, f"{self._rounds} {number}"))
             for number, (work, part) in enumerate(zip(works, parts, strict=True))
@@ -144,12 +163,15 @@ class Application:
             for number in range(count):
                 if number % HOLD_EVERY == HOLD_EVERY - 1:
                     _hold_interpreter()
-                draw, image = rng.random(), rng.choice(self._images)
+                if number % REFUSED_EVERY == REFUSED_EVERY - 1:
+                    _refused(client, first)
+                draw = rng.random()
                 if HOPELESS <= draw < STREAMED:
-                    waiting.append(stream.submit(image))
+                    waiting.append(stream.submit(rng.choice(self._images)))
                 else:
                     deadline_ms = HOPELESS_MS if LATER <= draw < HOPELESS else rng.choice(DEADLINES_MS)
-                    future = client.submit(image, deadline_ms, model=rng.choice(self._arrangement.models))
+                    batch = rng.choice(self._batches)
+                    future = client.submit(batch, deadline_ms, model=rng.choice(self._arrangement.models))
                     waiting.append(future)
                     if draw < WITHDRAWN:
                         future.cancel()
@@ -163,10 +185,22 @@ class Application:
     def _blocking(self, client: Client, count: int, seed: str) -> None:
         rng = random.Random(f"{self._arrangement.seed} {seed}")
         for _ in range(count):
-            client.infer(rng.choice(self._images), rng.choice(DEADLINES_MS), model=rng.choice(self._arrangement.models))
+            batch = rng.choice(self._batches)
+            client.infer(batch, rng.choice(DEADLINES_MS), model=rng.choice(self._arrangement.models))
 
     def _coroutines(self, client: Client, count: int, seed: str) -> None:
         asyncio.run(_gathered(client, self._images, self._arrangement.models, count, random.Random(seed)))
+
+    def _passing(self, client: Client, count: int, seed: str) -> None:
+        """Those who come and go meanwhile."""
+        del client
+        rng = random.Random(seed)
+        for number in range(count):
+            self._strangers.come(1, rng)
+            if self._arrangement.endpoint:
+                with self._connect(f"passing-{number}") as passing:
+                    for _ in range(3):
+                        passing.submit(rng.choice(self._batches), 100.0, model=self._arrangement.models[0])
 
     def _account(self) -> Account:
         gc.collect()
@@ -188,6 +222,20 @@ async def _gathered(
         await asyncio.sleep(0)
         tasks[rng.randrange(len(tasks))].cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _batches(images: Sequence[Array], rng: random.Random) -> tuple[Array, ...]:
+    """As many requests' inputs as there are images, of one row or several."""
+    return tuple(np.concatenate(rng.sample(list(images), rng.choice(ROWS))) for _ in images)
+
+
+def _refused(client: Client, model: str) -> None:
+    """Ask what no model takes."""
+    try:
+        client.submit(np.zeros((1, 2), np.float64), 100.0, model=model)
+    except InputError:
+        return
+    raise HeadtailError("a request that does not fit the model was taken")
 
 
 def _hold_interpreter() -> None:

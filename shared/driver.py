@@ -172,7 +172,8 @@ class Driver:
     for the loop while it runs; never set it inside an application's process. Sources are drained in the order given; the
     driver closes none of them. `idle` is called before the loop sleeps, with the nanoseconds until its next timer, for work
     that can wait. `lateness` counts how late each wake-up was handled, from when it was due or, for one that was due before
-    it was asked for, from the asking: that is what a `Tick` tells as well.
+    it was asked for, from the asking: that is what a `Tick` tells as well. `stalls` counts for how long the loop did not look
+    at its sources: each turn, with what was done before it slept.
     """
 
     def __init__(
@@ -196,6 +197,8 @@ class Driver:
         self._own_process = own_process
         self._idle = idle
         self.lateness = Lateness()
+        self.stalls = Lateness()
+        self._slept_ns = 0
         self._wake_ns: int | None = None
         self._due_ns = 0
         self._armed_ns = NEVER_NS
@@ -245,9 +248,15 @@ class Driver:
         os.close(self._stop_fd)
 
     def _loop(self) -> None:
+        now, stalls = self._now, self.stalls
+        began = now()
         while not self._stopped:
+            self._slept_ns = 0
             self.step()
             self._wait()
+            looks = now()
+            stalls.add(looks - began - self._slept_ns)
+            began = looks
 
     def _drain(self) -> None:
         for source in self._sources:
@@ -286,8 +295,11 @@ class Driver:
             self._idle(NEVER_NS if wake_ns is None else wake_ns - self._now())
         if self._own_process is not None:
             self._own_process.idle(NEVER_NS if wake_ns is None else wake_ns - self._now())
+        sleeps = self._now()
         self._epoll.poll(-1, MAX_READY)
-        if self._now() >= self._armed_ns:
+        woke = self._now()
+        self._slept_ns = woke - sleeps
+        if woke >= self._armed_ns:
             self._armed_ns = NEVER_NS
 
     def _handle(self, event: Event) -> None:

@@ -198,7 +198,7 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     """Launch a segment range for some rows on an executor, into the leased slot `slot` of the range's entry.
 
     The executor refuses to begin after `latest_ns` (`Failed("window")`). `in_place` asks that the loop's own thread carry it
-    out, since it is shorter than waking another would take.
+    out, since it is shorter than waking another would take. `generation` is the lease's.
     """
 
     run: int
@@ -209,6 +209,7 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     slot: int
     latest_ns: int
     in_place: bool = False
+    generation: int = 0
 
 
 class Abort(msgspec.Struct, frozen=True, gc=False):

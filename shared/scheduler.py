@@ -77,8 +77,8 @@ class Scheduler:
         work is that of many, who promise nothing, so that rates decide what is aimed at and what leaves room
         (`shared.targets`)."""
         self.latency = latency
+        self.arena = arena
         self.streams = Streams(max_streams)
-        self._arena = arena
         self._max_rows = max_rows
         self._in_place_ns = in_place_ns
         self._queue = DeadlineQueue(max_queued)
@@ -160,7 +160,7 @@ class Scheduler:
     def _release(self, run: int) -> tuple[Launch, frozenset[int]]:
         launch, unwanted = self._running.end(run)
         if launch.lease is not None:
-            self._arena.release(launch.lease)
+            self.arena.release(launch.lease)
         return launch, unwanted
 
     # --- what goes out ----------------------------------------------------------------------------------------------
@@ -384,7 +384,7 @@ class Scheduler:
             pessimistic = now + self.latency.pessimistic(head.key, rows)
         lease = None
         if not head.range.empty:
-            lease = self._arena.acquire(PoolKey(head.contract, head.range.program, head.range.first))
+            lease = self.arena.acquire(PoolKey(head.contract, head.range.program, head.range.first), rows)
             if lease is None:
                 return None
         typical = self.latency.typical(head.key, rows)
@@ -398,6 +398,7 @@ class Scheduler:
             slot=-1 if lease is None else lease.slot,
             latest_ns=min([j.deadline_ns for j in batch]) - typical,
             in_place=typical <= self._in_place_ns,
+            generation=0 if lease is None else lease.generation,
         )
         self._queue.take(batch)
         self._running.begin(Launch(run, tuple(batch), lease, now, now + typical, pessimistic))
@@ -469,9 +470,9 @@ class Scheduler:
         both = [job for job in self._running.jobs() if job in self._queue]
         if both:
             raise InvariantBroken(f"jobs {both} wait while they run")
-        if self._arena.in_use() != self._running.leases():
-            raise InvariantBroken(f"{self._arena.in_use()} slots are in use for {self._running.leases()} launches")
-        self._arena.validate()
+        if self.arena.in_use() != self._running.leases():
+            raise InvariantBroken(f"{self.arena.in_use()} slots are in use for {self._running.leases()} launches")
+        self.arena.validate()
 
 
 def scheduler_of(
@@ -483,14 +484,11 @@ def scheduler_of(
     max_streams: int = 0,
 ) -> Scheduler:
     """The scheduler of a process that serves these plans (by contract digest) with these settings."""
-    pools: dict[PoolKey, int] = {}
-    for contract, plan in plans.items():
-        for c in slot_plan(contract, plan, batching.max_batch_size, execution.executors, side):
-            pools[PoolKey(c.contract, c.program, c.first)] = c.slots
+    slots = [slot_plan(c, plan, batching.max_batch_size, execution.executors, side) for c, plan in plans.items()]
     return Scheduler(
         executors=execution.executors,
         latency=Latency.of(plans.items(), side, execution.slowdown),
-        arena=Arena(pools),
+        arena=Arena(chain.from_iterable(slots)),
         max_rows={contract: rows_bound(plan, batching.max_batch_size) for contract, plan in plans.items()},
         max_queued=scheduling.max_queued,
         in_place_ns=int(execution.in_place_us * US) if execution.slowdown == 1.0 else 0,

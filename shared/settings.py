@@ -50,10 +50,13 @@ class Batching(Group, frozen=True):
 
 
 class Memory(Group, frozen=True):
-    """`preallocated_memory_mb` bounds the arena of batch-shaped input slots, allocated at start."""
+    """`preallocated_memory_mb` bounds the arena of batch-shaped input slots, allocated at start. `poison`: slots that nobody
+    holds are filled with a pattern, and it is checked that nobody writes to one or comes with an old lease. For finding
+    bugs."""
 
     reuse_strategy: Literal["pooled"] = "pooled"
     preallocated_memory_mb: Megabytes = 4096
+    poison: bool = False
 
 
 class Scheduling(Group, frozen=True):

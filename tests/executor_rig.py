@@ -67,12 +67,13 @@ def until_stopped(_: Mapping[str, Array], interrupt: ScriptedInterrupt) -> tuple
 class Rig:
     """Executors on one bundle, and what they say."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, poison: bool = False) -> None:
+        self.poison = poison
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self.open: list[ThreadExecutor] = []
 
     def make(self, bundle: Bundle, programs: Programs, slowdown: float = 1.0, rows: int = ROWS) -> ThreadExecutor:
-        buffers = Buffers([(bundle.plan, slot_plan(bundle.contract, bundle.plan, rows, 1))])
+        buffers = Buffers([(bundle.plan, slot_plan(bundle.contract, bundle.plan, rows, 1))], poison=self.poison)
         slowness = Slowness(slowdown, {bundle.contract: bundle.plan}, "edge")
         executor = ThreadExecutor("test", {bundle.contract: programs}, buffers, slowness, self.events.put)
         self.open.append(executor)

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from hil.crowd.play import Crowd, Outcome, Seen, play
 from hil.crowd.rules import judge, settled
+from hil.regret.world import Turns
 from hil.sim.check_cli import group
 
 SMALL = Crowd(edges=40, nodes=4, credits=32, hz=5.0, executors=1, dies_s=3.0, returns_s=6.0, seconds=9.5)
@@ -38,6 +39,18 @@ def test_the_node_that_dies_is_left_and_used_again(played: Outcome) -> None:
     away = dead[int(SMALL.dies_s / 0.05) + 2 : int(SMALL.returns_s / 0.05)]
     assert sum(away) == 0
     assert sum(dead[-40:]) > 20
+
+
+def test_a_thousand_edges_through_the_codec_are_answered_by_one_node_and_its_turns_are_counted() -> None:
+    clock = iter(range(0, 1 << 40, 1_000))
+    turns = Turns(lambda: next(clock))
+    many = Crowd(
+        edges=1_000, nodes=1, hz=5.0, credits=1024, tail_ms=0.2, executors=4, dies_s=9.0, returns_s=9.0, seconds=0.75
+    )
+    played = play(many, turns)
+    assert played.served == many.edges
+    assert played.on_time == played.requests >= many.edges
+    assert turns.took.figures().count > 2 * many.edges, "greetings, probes and requests"
 
 
 def seen(node: str, most: int, sent: list[int]) -> Seen:
@@ -78,4 +91,7 @@ def test_the_command_draws_and_tells(tmp_path: Path) -> None:
     assert done.exit_code == (1 if found["judged"]["faults"] else 0)
     assert found["outcome"]["requests"] > 100
     assert "out at each node" in svg.read_text()
+    assert found["turns"]["count"] == 0
+    done = CliRunner().invoke(group(), ["crowd", *small, "--codec"])
+    assert "a node's turn, by this machine's clock: p50" in done.output
     assert CliRunner().invoke(group(), ["crowd", "--dies-s", "9", "--returns-s", "3"]).exit_code == 2

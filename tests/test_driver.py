@@ -140,6 +140,32 @@ def test_asking_again_for_a_wake_up_that_is_overdue_makes_it_no_less_late() -> N
     assert rig.machine.events == [over(1), over(2), Tick(2_000)]
 
 
+def test_a_stall_is_what_a_turn_takes_and_not_what_the_loop_sleeps() -> None:
+    """Three turns of 3 ms each, between which the loop sleeps for 50 ms."""
+    rig: Rig
+
+    class Sleep:
+        """An epoll that sleeps for so long, after which something has come."""
+
+        def poll(self, timeout: int, most: int) -> list[tuple[int, int]]:
+            rig.clock.advance(50_000_000)
+            rig.completions.put(over(1))
+            return []
+
+    def script(event: Event, _: int) -> list[Action]:
+        rig.clock.advance(3_000_000)
+        if len(rig.machine.events) == 3:
+            rig.driver.stop()
+        return []
+
+    rig = Rig(FakeMachine(script))
+    rig.transport.connect("n1/data")
+    rig.driver._epoll = Sleep()  # type: ignore[assignment]
+    rig.driver.run()
+    figures = rig.driver.stalls.figures()
+    assert (figures.count, figures.p50_ms, figures.max_ms) == (3, 3.0, 3.0)
+
+
 def test_a_failed_send_comes_back_in_the_same_turn_before_the_next_event() -> None:
     bye = Bye("closing")
     rig = Rig(FakeMachine(lambda event, _: [Send("n1/data", bye)] if isinstance(event, Failed) else []))

@@ -11,9 +11,10 @@ from edge.due import DueTimes
 from hil.leak import FORMS, Form, LeakRig
 from hil.leak_census import Census, take_census
 from shared.memory import Arena, PoolKey
+from shared.slots import SlotClass
 
-REQUESTS = 10_000
-STRETCH = 2_500
+REQUESTS = 8_000
+STRETCH = 2_000
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -23,7 +24,7 @@ def test_after_thousands_of_requests_no_lease_timer_thread_or_descriptor_is_left
     assert not leak.broken, leak.broken
     assert {"node", "application"} <= set(leak.samples)
     for name, before in leak.before.items():
-        assert [s.requests for s in leak.samples[name]] == [2_500, 5_000, 7_500, 10_000]
+        assert [s.requests for s in leak.samples[name]] == [2_000, 4_000, 6_000, 8_000]
         assert (leak.after[name].descriptors, leak.after[name].threads) == (before.descriptors, before.threads)
     # Whether a frame overtakes another is up to the machine.
     assert {"asked", "on_time", "missed", "rejected", "withdrawn"} <= set(leak.outcomes)
@@ -39,7 +40,7 @@ class Machine:
         self.words: Counter[str] = Counter()
         self._sorted: dict[int, int] = {}
         self.pool = PoolKey("c", 0, 0)
-        self.arena = Arena({self.pool: 3})
+        self.arena = Arena([SlotClass("c", 0, 0, 3, 1, 4)])
         self.due = DueTimes(self.table, 8)
         self.myself = self
 
@@ -72,7 +73,7 @@ def test_a_census_counts_every_container_by_the_way_that_leads_to_it() -> None:
 
 def test_leases_and_timers_that_are_left_are_found() -> None:
     machine = Machine()
-    lease = machine.arena.acquire(machine.pool)
+    lease = machine.arena.acquire(machine.pool, 1)
     machine.due.add(5, 1)
     left = take_census(machine)
     assert not left.at_rest

@@ -18,10 +18,12 @@ from hypothesis.stateful import (
 
 from shared.errors import InvariantBroken
 from shared.memory import Arena, Lease, PoolKey
+from shared.slots import SlotClass
 
 CONTRACTS = ("a", "b")
 POOLS = [PoolKey(contract, program, first) for contract in CONTRACTS for program in (0, 1) for first in (0, 1)]
 UNKNOWN = PoolKey("never made", 0, 0)
+ROWS, NBYTES = 4, 400
 
 
 class ArenaMachine(RuleBasedStateMachine):
@@ -33,16 +35,18 @@ class ArenaMachine(RuleBasedStateMachine):
     @initialize(sizes=st.dictionaries(st.sampled_from(POOLS), st.integers(0, 4), min_size=1))
     def start(self, sizes: dict[PoolKey, int]) -> None:
         self.sizes = sizes
-        self.arena = Arena(sizes)
+        self.arena = Arena(SlotClass(p.contract, p.program, p.first, n, ROWS, NBYTES) for p, n in sizes.items())
+        self.asked = 0
         self.holders: dict[tuple[PoolKey, int], Lease] = {}
         self.given: set[Lease] = set()
 
     def used(self, pool: PoolKey) -> int:
         return sum(1 for key, _ in self.holders if key == pool)
 
-    @rule(target=held, pool=st.sampled_from([*POOLS, UNKNOWN]))
-    def take(self, pool: PoolKey) -> Lease | MultipleResults[Lease]:
-        lease = self.arena.acquire(pool)
+    @rule(target=held, pool=st.sampled_from([*POOLS, UNKNOWN]), rows=st.integers(1, ROWS))
+    def take(self, pool: PoolKey, rows: int) -> Lease | MultipleResults[Lease]:
+        lease = self.arena.acquire(pool, rows)
+        self.asked += 1
         if self.used(pool) >= self.sizes.get(pool, 0):
             assert lease is None, "more slots than there are"
             return multiple()
@@ -83,7 +87,10 @@ class ArenaMachine(RuleBasedStateMachine):
     def it_counts_what_is_held(self) -> None:
         if hasattr(self, "arena"):
             self.arena.validate()
-            assert self.arena.in_use() == len(self.holders)
+            figures = self.arena.figures()
+            assert self.arena.in_use() == figures.in_use == len(self.holders) <= figures.high_water
+            assert (figures.leases, figures.leases + figures.refused) == (len(self.given), self.asked)
+            assert 0 <= figures.unused_share < 1
 
 
 TestArena = ArenaMachine.TestCase

@@ -15,11 +15,12 @@ from plans import make_plan
 
 from shared.events import Row, Run
 from shared.latency import Latency, WorkKey
-from shared.memory import Arena, PoolKey
+from shared.memory import Arena
 from shared.plan import RAW, SegmentRange
 from shared.queue import Job
 from shared.reserve import Promise
 from shared.scheduler import Scheduler
+from shared.slots import SlotClass
 from shared.streams import Source
 
 MS = 1_000_000
@@ -49,11 +50,11 @@ class Device:
     """A scheduler, its executors and a clock."""
 
     def __init__(self, executors: int, batch: int) -> None:
-        pools = {PoolKey(c, p.program, p.first): 2 * executors for c in CONTRACTS for p in PARTS}
+        slots = [SlotClass(c, p.program, p.first, 2 * executors, batch, 0) for c in CONTRACTS for p in PARTS]
         latency = FixedLatency.of((("long", LONG), ("short", SHORT)), "edge")
         self.now = START
         self.scheduler = Scheduler(
-            executors, latency, Arena(pools), dict.fromkeys(CONTRACTS, batch), 1_000, max_streams=4
+            executors, latency, Arena(slots), dict.fromkeys(CONTRACTS, batch), 1_000, max_streams=4
         )
         self.jobs: dict[int, Job] = {}
         self.out: list[Out] = []

@@ -16,12 +16,13 @@ from edge.link import LinkEstimate
 from shared.errors import InvariantBroken
 from shared.events import Row
 from shared.latency import COLD_NS, Latency, WorkKey
-from shared.memory import Arena, PoolKey
+from shared.memory import Arena, ArenaFigures, PoolKey
 from shared.offset import OffsetInterval
 from shared.plan import RAW, SegmentRange
 from shared.queue import DeadlineQueue, Job
 from shared.reserve import Promise, first_broken
 from shared.settings import Link
+from shared.slots import SlotClass
 
 MS = 1_000_000
 KEY = WorkKey("c", SegmentRange(0, 0, 1))
@@ -91,26 +92,31 @@ def test_a_group_is_always_in_order_and_complete(items: list[tuple[int, int, boo
 # --- memory ------------------------------------------------------------------------------------------------------------
 
 
+def slots(count: int, first: int = 0, rows: int = 4, nbytes: int = 400) -> SlotClass:
+    """So many slots at one entry of one plan."""
+    return SlotClass("c", 0, first, count, rows, nbytes)
+
+
 def test_a_slot_is_free_when_its_holder_lets_go() -> None:
     key = PoolKey("c", 0, 0)
-    arena = Arena({key: 1})
-    lease = arena.acquire(key)
+    arena = Arena([slots(1)])
+    lease = arena.acquire(key, 1)
     assert lease is not None
-    assert arena.acquire(key) is None
+    assert arena.acquire(key, 1) is None
     arena.release(lease)
     assert arena.in_use() == 0
-    again = arena.acquire(key)
+    again = arena.acquire(key, 1)
     assert again is not None
     assert again.generation == lease.generation + 1
 
 
 def test_a_release_by_who_no_longer_holds_is_found_out() -> None:
     key = PoolKey("c", 0, 0)
-    arena = Arena({key: 1})
-    lease = arena.acquire(key)
+    arena = Arena([slots(1)])
+    lease = arena.acquire(key, 1)
     assert lease is not None
     arena.release(lease)
-    arena.acquire(key)
+    arena.acquire(key, 1)
     with pytest.raises(InvariantBroken, match="is not held"):
         arena.release(lease)
 
@@ -118,16 +124,48 @@ def test_a_release_by_who_no_longer_holds_is_found_out() -> None:
 @given(st.lists(st.integers(0, 3), max_size=100))
 def test_slots_are_never_lent_twice(moves: list[int]) -> None:
     key = PoolKey("c", 0, 0)
-    arena = Arena({key: 3})
+    arena = Arena([slots(3)])
     out = []
     for move in moves:
         if move:
-            lease = arena.acquire(key)
+            lease = arena.acquire(key, 1)
             assert (lease is None) == (len(out) == 3)
             out += [lease] if lease is not None else []
         elif out:
             arena.release(out.pop(0))
         assert len({lease.slot for lease in out}) == len(out) == arena.in_use()
+        arena.validate()
+
+
+def test_an_arena_counts_what_was_leased_what_was_refused_and_what_the_rows_left_unused() -> None:
+    arena = Arena([slots(2), slots(1, first=1, rows=1, nbytes=100)])
+    one, two = PoolKey("c", 0, 0), PoolKey("c", 0, 1)
+    assert arena.figures() == ArenaFigures(slots=3, nbytes=900)
+    assert arena.figures().hit_rate == 1.0
+    leases = [arena.acquire(one, 1), arena.acquire(one, 4), arena.acquire(two, 1)]
+    assert [arena.acquire(one, 1), arena.acquire(two, 1), arena.acquire(PoolKey("d", 0, 0), 1)] == [None] * 3
+    for lease in leases[:2]:
+        assert lease is not None
+        arena.release(lease)
+    figures = arena.figures()
+    assert (figures.in_use, figures.high_water, figures.leases, figures.refused) == (1, 3, 3, 3)
+    assert figures.hit_rate == 0.5
+    assert figures.unused_share == pytest.approx(300 / 900), "one row of four, of 400 bytes, beside two that are full"
+    arena.validate()
+
+
+def test_more_rows_than_a_slot_holds_get_none() -> None:
+    arena = Arena([slots(1)])
+    assert arena.acquire(PoolKey("c", 0, 0), 5) is None
+
+
+@pytest.mark.parametrize("wrong", ["_in_use", "_leases", "_used_bytes", "_high_water"])
+def test_figures_that_disagree_with_the_slots_are_found_out(wrong: str) -> None:
+    arena = Arena([slots(2)])
+    arena.acquire(PoolKey("c", 0, 0), 2)
+    arena.validate()
+    setattr(arena, wrong, 0 if wrong == "_high_water" else 1_000)
+    with pytest.raises(InvariantBroken):
         arena.validate()
 
 

@@ -48,6 +48,7 @@ def test_each_setting_is_in_force_or_told_on_stderr_and_all_are_in_the_stats(
     stats = msgspec.json.decode(output.splitlines()[-1], type=kind)
     asked = ["process.cores", "process.nice", "process.realtime_priority", "process.lock_memory"]
     assert [effect.setting for effect in stats.process if effect.setting != "suspension"] == asked
+    assert (stats.memory.in_use, stats.memory.slots > 0, stats.memory.nbytes > 0) == (0, True, True)
     told = [line for line in errors.splitlines() if line.startswith("headtail: process.")]
     refusals = [f"headtail: {effect}" for effect in stats.process if not effect.in_force]
     assert told == [line for line in refusals if "process." in line]

@@ -8,13 +8,14 @@ from plans import make_plan
 from shared.errors import InvariantBroken
 from shared.events import Row
 from shared.latency import WorkKey
-from shared.memory import Arena, PoolKey
+from shared.memory import Arena
 from shared.placement import LeastPredictedFinish, Offer
 from shared.plan import RAW, SegmentRange
 from shared.queue import Job
 from shared.reserve import Promise
 from shared.scheduler import Scheduler, scheduler_of
 from shared.settings import Batching, Execution, Scheduling
+from shared.slots import SlotClass
 
 MS = 1_000_000
 CONTRACT, PLAN = make_plan(edge_ms=(5.0, 2.0))
@@ -332,8 +333,8 @@ def test_a_promise_that_goes_ahead_takes_an_earlier_job_along_where_that_fits() 
 def of_many(max_batch: int) -> Scheduler:
     """The scheduler of a process that many ask: every kind of work has a pool here."""
     like = scheduler(max_batch=max_batch)
-    pools = {PoolKey(CONTRACT, part.program, part.first): 2 for part in (WHOLE, SMALL)}
-    return Scheduler(1, like.latency, Arena(pools), {CONTRACT: max_batch}, 10_000, of_many=True)
+    slots = [SlotClass(CONTRACT, part.program, part.first, 2, max_batch, 0) for part in (WHOLE, SMALL)]
+    return Scheduler(1, like.latency, Arena(slots), {CONTRACT: max_batch}, 10_000, of_many=True)
 
 
 def crowd(s: Scheduler, per_ms: int, until_ms: int, budget_ms: float) -> tuple[int, int, int]:

@@ -25,6 +25,7 @@ from hil.sim.shrink import shrink
 from shared.errors import InvariantBroken, UserError
 from shared.memory import Arena, Lease, PoolKey
 from shared.request import EXACT, Answer, Fidelity
+from shared.slots import SlotClass
 
 CALM = SCENARIOS["calm"]
 NEVER: Callable[[], bool] = lambda: False  # noqa: E731
@@ -70,7 +71,7 @@ def checked_broken(told: str) -> str:
 
 
 def test_what_a_machine_finds_out_itself_is_reported_as_the_rule_that_it_belongs_to() -> None:
-    arena = Arena({PoolKey("c", 0, 0): 1})
+    arena = Arena([SlotClass("c", 0, 0, 1, 1, 4)])
     with pytest.raises(InvariantBroken) as raised:
         arena.release(Lease(PoolKey("c", 0, 0), 0, 0))
     assert machine_broke(raised.value).check == 7

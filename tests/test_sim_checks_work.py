@@ -127,7 +127,7 @@ def test_7_a_slot_that_another_run_holds_is_found() -> None:
 
 def test_7_a_lease_that_is_not_given_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     bench, run = busy_node(0)
-    monkeypatch.setattr(bench.session.scheduler._arena, "release", lambda lease: None)
+    monkeypatch.setattr(bench.session.scheduler.arena, "release", lambda lease: None)
     bench.now += MS
     with breaks(7, "1 slots are leased, and 0 runs are out in slots"):
         bench.node_step(bench.finish(run))
@@ -138,7 +138,7 @@ def test_7_a_generation_that_does_not_count_what_was_freed_is_found() -> None:
     bench.now += MS
     bench.node_step(bench.finish(run))
     bench.sweep()
-    bench.session.scheduler._arena._pools[PoolKey(run.contract, 0, 0)].generations[run.slot] = 5
+    bench.session.scheduler.arena._pools[PoolKey(run.contract, 0, 0)].generations[run.slot] = 5
     with breaks(7, "was freed 1 times, and is at 5"):
         bench.sweep()
 

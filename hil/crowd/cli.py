@@ -13,18 +13,21 @@ from hil.crowd.play import WINDOW_NS, Crowd, Outcome, play
 from hil.crowd.rules import OFFERED, SWING, Judged, judge
 from hil.links.files import write_text
 from hil.regret.chart import Line, Panel, page, rolling
+from hil.regret.world import Turns
 from shared.errors import UserError
+from shared.lateness import LatenessFigures
 
 NO = 1
 DEFAULT = Crowd()
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What came of it, what it was judged, and how long it took."""
+    """What came of it, what it was judged, and how long it took. `turns`: what a message to a node took there."""
 
     judged: Judged
     outcome: Outcome
     wall_s: float
+    turns: LatenessFigures = LatenessFigures()
 
 
 def main(
@@ -41,6 +44,9 @@ def main(
     seconds: Annotated[float, typer.Option(min=1.0, max=3600.0, help="Length of the run.")] = DEFAULT.seconds,
     seed: Annotated[int, typer.Option(min=0, help="Same options and seed: same run.")] = DEFAULT.seed,
     svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw what each node was offered over time.")] = None,
+    codec: Annotated[
+        bool, typer.Option("--codec", help="Send messages through the wire's codec, and time the nodes' turns.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Let many edges ask a few nodes while one of these dies and returns.
@@ -66,8 +72,9 @@ def main(
         seed=seed,
     )
     began = time.monotonic()
-    outcome = play(crowd)
-    result = Result(judge(outcome), outcome, time.monotonic() - began)
+    turns = Turns(time.perf_counter_ns)
+    outcome = play(crowd, turns if codec else None)
+    result = Result(judge(outcome), outcome, time.monotonic() - began, turns.took.figures())
     if svg is not None:
         write_text(svg, drawn(outcome))
     typer.echo(msgspec.json.format(msgspec.json.encode(result)).decode() if as_json else told(result))
@@ -88,8 +95,13 @@ def told(result: Result) -> str:
         f"what a settled node was sent was off its mean by up to {100 * judged.swing:.0f} % of an even share "
         f"(bound {100 * SWING:.0f} %)",
         f"refused: {refused}",
-        *judged.faults,
     ]
+    if result.turns.count:
+        lines.append(
+            f"a node's turn, by this machine's clock: p50 {result.turns.p50_ms:.3f} ms, p99 {result.turns.p99_ms:.3f} ms, "
+            f"the longest of {result.turns.count:,} {result.turns.max_ms:.2f} ms"
+        )
+    lines += judged.faults
     return "\n".join(lines)
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from hil.crowd.net import FixedNetwork
 from hil.regret.tcp import MS, Agenda
-from hil.regret.world import World
+from hil.regret.world import Turns, World
 from shared.events import Resolve
 from shared.plan import (
     PLAN_FORMAT,
@@ -102,8 +102,8 @@ def crowd_plan(crowd: Crowd) -> Plan:
     )
 
 
-def play(crowd: Crowd) -> Outcome:
-    """Let the crowd play."""
+def play(crowd: Crowd, turns: Turns | None = None) -> Outcome:
+    """Let the crowd play. With `turns` messages pass through the codec, and the nodes' turns are timed."""
     plan = crowd_plan(crowd)
     contract = contract_digest(plan)
     agenda = Agenda(0)
@@ -111,7 +111,7 @@ def play(crowd: Crowd) -> Outcome:
     rng = random.Random(f"crowd {crowd.seed}")
     names = [f"node{i}" for i in range(crowd.nodes)]
     network = FixedNetwork(agenda, lambda name: world.nodes[name].alive, rng)
-    world = World({contract: plan}, network, agenda, watch, crowd.seed)
+    world = World({contract: plan}, network, agenda, watch, crowd.seed, turns)
     for name in names:
         world.add_node(_node(name, crowd))
     addresses = tuple(NodeAddress(name, "tcp://127.0.0.1:1") for name in names)

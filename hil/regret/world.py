@@ -1,14 +1,15 @@
 """Edges and nodes on one virtual clock: the real brokers and sessions, with executors and networks that are arithmetic.
 
 It is made for long runs and for many edges: what `hil.pair` checks after every step (the machines' own books, the codec) is
-left out here, messages are handed over as they are, and their bytes are the plan's. Timers are exact; an executor takes the
+left out here, messages are handed over as they are, and their bytes are the plan's; with `Turns` they pass through the codec
+and what nodes do with them is timed. Timers are exact; an executor takes the
 plan's typical time times a factor that belongs to the request, so that under every policy the same request takes as long.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 from zlib import crc32
 
@@ -40,10 +41,12 @@ from shared.events import (
     WakeAt,
 )
 from shared.latency import Latency, WorkKey
+from shared.lateness import Lateness
 from shared.plan import Coding, Plan
 from shared.request import Array, Buffer, Request
 from shared.settings import CloudSettings, EdgeSettings
 from shared.slots import Side
+from shared.wire import codec
 from shared.wire.messages import Infer, Message, Reply
 
 WAKE_NS = 50_000
@@ -96,6 +99,15 @@ class Watch(Protocol):
         ...
 
 
+class Turns:
+    """How long nodes take, by a real clock in nanoseconds, for each message that comes: to decode it, to decide, and to
+    encode what they send. As long as that a real node's loop looks at nothing else."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self.clock = clock
+        self.took = Lateness()
+
+
 class Host:
     """A process: its machine, and what runs on its executors."""
 
@@ -121,10 +133,20 @@ class EdgeHost(Host):
 
 
 class World:
-    """Hosts on an agenda. `plans` by contract; `seed` is of the machines' random numbers and of how long work takes."""
+    """Hosts on an agenda. `plans` by contract; `seed` is of the machines' random numbers and of how long work takes. With
+    `turns` messages pass through the codec, and those to nodes are timed."""
 
-    def __init__(self, plans: Mapping[str, Plan], network: Network, agenda: Agenda, watch: Watch, seed: int) -> None:
+    def __init__(
+        self,
+        plans: Mapping[str, Plan],
+        network: Network,
+        agenda: Agenda,
+        watch: Watch,
+        seed: int,
+        turns: Turns | None = None,
+    ) -> None:
         self.agenda = agenda
+        self._turns = turns
         self.edges: dict[str, EdgeHost] = {}
         self.nodes: dict[str, Host] = {}
         self._plans = dict(plans)
@@ -312,19 +334,30 @@ class World:
 
     def _to_node(self, edge: str, send: Send, name: str) -> Happen:
         generation = self.nodes.get(name)
+        link, turns = f"{edge}|{send.link}", self._turns
+        wire = None if turns is None else _encoded(send)
 
         def arrive(at: int) -> None:
             del at
             node = self.nodes.get(name)
-            if node is not None and node is generation:
-                self._feed(node, Received(f"{edge}|{send.link}", send.message, _frames(send)))
+            if node is None or node is not generation:
+                return
+            if turns is None or wire is None:
+                self._feed(node, Received(link, send.message, _frames(send)))
+                return
+            began = turns.clock()
+            self._feed(node, Received(link, *codec.decode_edge(wire)))
+            turns.took.add(turns.clock() - began)
 
         return arrive
 
     def _to_edge(self, host: EdgeHost, link: str, send: Send) -> Happen:
+        wire = None if self._turns is None else _encoded(send)
+
         def arrive(at: int) -> None:
-            self._feed(host, Received(link, send.message, _frames(send)))
-            self._watch.received(host.name, link, send.message, at)
+            message, frames = (send.message, _frames(send)) if wire is None else codec.decode_node(wire)
+            self._feed(host, Received(link, message, frames))
+            self._watch.received(host.name, link, message, at)
 
         return arrive
 
@@ -335,6 +368,10 @@ class World:
         if isinstance(message, Reply):
             return self._bytes[message.contract, message.cut, message.coding][1] * message.rows
         return SMALL_BYTES + sum(memoryview(frame).nbytes for frame in _frames(send))
+
+
+def _encoded(send: Send) -> list[Buffer]:
+    return [bytes(frame) for frame in codec.encode(send.message, send.frames)]
 
 
 def _frames(send: Send) -> tuple[Buffer, ...]:

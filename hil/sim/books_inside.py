@@ -253,7 +253,7 @@ def most_waiting(scheduler: Scheduler) -> int:
 
 def arena(scheduler: Scheduler) -> Arena:
     """The slots."""
-    return scheduler._arena
+    return scheduler.arena
 
 
 def slots(arena_: Arena, key: PoolKey) -> int:

@@ -44,7 +44,7 @@ def build_executors(
         bundle.contract: load_programs(bundle, execution, side, rows_bound(bundle.plan, batching.max_batch_size))
         for bundle in bundles
     }
-    buffers = Buffers(zip((bundle.plan for bundle in bundles), classes, strict=True))
+    buffers = Buffers(zip((bundle.plan for bundle in bundles), classes, strict=True), poison=memory.poison)
     slowness = Slowness(execution.slowdown, {bundle.contract: bundle.plan for bundle in bundles}, side)
     executors = [
         ThreadExecutor(f"executor-{number}", programs, buffers, slowness, sink) for number in range(execution.executors)

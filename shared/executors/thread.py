@@ -233,13 +233,21 @@ class ThreadExecutor:
             raise ModelError(f"run {run.run}: there is no slot {run.slot} at the entry of {run.range}")
         if sum(row.rows for row in run.rows) > slot.rows:
             raise ModelError(f"run {run.run}: more rows than the {slot.rows} of its slot")
+        slot.enter(run.generation)
         try:
-            return self._attempt(job, programs, slot, run.rows, times)
+            return self._in_slot(job, programs, slot, times)
+        finally:
+            slot.leave()
+
+    def _in_slot(self, job: _Job, programs: Programs, slot: Slot, times: _Times) -> list[RowResult]:
+        rows = job.run.rows
+        try:
+            return self._attempt(job, programs, slot, rows, times)
         except ModelError as reason:
             job.check()
-            if len(run.rows) == 1:
-                return [RowResult(run.rows[0].job, (), str(reason))]
-        return [self._alone(job, programs, slot, row, times) for row in run.rows]
+            if len(rows) == 1:
+                return [RowResult(rows[0].job, (), str(reason))]
+        return [self._alone(job, programs, slot, row, times) for row in rows]
 
     def _alone(self, job: _Job, programs: Programs, slot: Slot, row: Row, times: _Times) -> RowResult:
         """One row of a batch that failed, by itself."""

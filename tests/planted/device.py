@@ -21,7 +21,7 @@ def lease_freed_early(right: Any, self: Any, *args: Any) -> Any:
     if run is not None:
         lease = self._running._launches[run.run].lease
         if lease is not None:
-            self._arena.release(lease)
+            self.arena.release(lease)
     return run
 
 
@@ -31,10 +31,10 @@ def lease_never_freed(right: Any, self: Any, run: int, now: int) -> Any:
 
 
 @bug("slot given twice", "A slot is handed out while it is held", Arena, "acquire")
-def slot_given_twice(right: Any, self: Any, key: Any) -> Any:
+def slot_given_twice(right: Any, self: Any, key: Any, rows: int) -> Any:
     pool = self._pools.get(key)
     if pool is None or not any(pool.held):
-        return right(self, key)
+        return right(self, key, rows)
     slot = pool.held.index(True)
     return Lease(key, slot, pool.generations[slot])
 

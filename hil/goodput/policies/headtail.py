@@ -11,11 +11,11 @@ from hil.goodput.case import MS, Case, Model
 from hil.goodput.world import NEVER, Launch
 from shared.events import Row, Run
 from shared.latency import Latency, WorkKey
-from shared.memory import Arena, PoolKey
+from shared.memory import Arena
 from shared.plan import RAW, Profile, RangeTime, SegmentRange
 from shared.queue import Job
 from shared.scheduler import Scheduler
-from shared.slots import SLOTS_PER_EXECUTOR
+from shared.slots import SLOTS_PER_EXECUTOR, SlotClass
 
 WHOLE = SegmentRange(0, 0, 1)
 QUEUED = 100_000
@@ -32,7 +32,10 @@ class Headtail:
         self._scheduler = Scheduler(
             executors=case.devices,
             latency=Latency.of_profiles([(n, _profile(m)) for n, m in zip(names, case.each, strict=True)]),
-            arena=Arena({PoolKey(name, 0, 0): SLOTS_PER_EXECUTOR * case.devices for name in names}),
+            arena=Arena(
+                SlotClass(name, 0, 0, SLOTS_PER_EXECUTOR * case.devices, model.max_batch, 0)
+                for name, model in zip(names, case.each, strict=True)
+            ),
             max_rows={name: model.max_batch for name, model in zip(names, case.each, strict=True)},
             max_queued=QUEUED,
             of_many=True,
