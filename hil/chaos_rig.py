@@ -12,8 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import msgspec
 
@@ -21,6 +19,7 @@ from edge.client import Client
 from edge.tickets import OutcomeFuture
 from hil.chaos_account import Account, Tally
 from hil.chaos_plan import Asking, Strike, draw_askings, draw_cycles
+from hil.house import House
 from hil.ledger import Claim, References, claim_of
 from hil.references import references, telling_frames
 from hil.services import Service, free_ports, run_folder
@@ -174,7 +173,7 @@ class Load:
                 due_ns += self._period_ns
 
 
-class ChaosRig:
+class ChaosRig(House):
     """The processes, one client, and what is known of every right answer. Use it as a context manager.
 
     Raises `HeadtailError` where a process ends by itself, or something does not come back.
@@ -192,19 +191,6 @@ class ChaosRig:
         self._began_s = time.monotonic()
         self.story: list[str] = []
         self.back_s: list[float] = []
-
-    def __enter__(self) -> Self:
-        try:
-            self._build()
-        except BaseException:
-            self._end()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._end()
 
     def run(self, cycles: int, told: Callable[[str], None] = lambda _: None) -> Report:
         """Ask, strike, and settle the account. Everything is answered in every way before the first strike and after the

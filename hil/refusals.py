@@ -18,7 +18,7 @@ from rich.console import Console
 
 from edge.client import Client
 from hil.monitor import Monitor
-from hil.services import Service, run_folder
+from hil.services import Service, run_folder, wait_ready
 from hil.small_plans import Times, make_images, write_small
 from shared.errors import HeadtailError
 from shared.lateness import LatenessFigures
@@ -74,12 +74,7 @@ def _measured(turns: int, folder: Path, endpoint: str) -> Refusals:
     agent = Service("agent", "edge", settings, folder)
     agent.start()
     try:
-        end = time.monotonic() + READY_S
-        while not agent.ready:
-            agent.check()
-            if time.monotonic() > end:
-                raise HeadtailError(f"the agent was not ready after {READY_S:g} s: {agent.log}")
-            time.sleep(0.02)
+        wait_ready((agent,), READY_S)
         with Client(endpoint, name="refused") as client, Monitor(1.0) as monitor:
             if not client.wait_attached(READY_S):
                 raise HeadtailError(f"the agent cannot be reached after {READY_S:g} s")

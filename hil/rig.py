@@ -6,18 +6,15 @@ All of them are processes of their own on the loopback, started with the command
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
+from hil.house import House
 from hil.monitor import Monitor
 from hil.phases import NODES, Fault, LinkShape, Phase
 from hil.proxy_control import Proxy, RouteAddress
-from hil.services import HEADTAIL, Service, free_ports, run_folder
+from hil.services import HEADTAIL, Service, free_ports, run_folder, wait_ready
 from hil.throttle import PROGRAM, Throttle
-from shared.errors import HeadtailError
 from shared.settings import AgentGroup, CloudSettings, EdgeSettings, Execution, Link, NodeAddress, NodeGroup
 
 AGENTS = ("edge", "control")
@@ -26,7 +23,7 @@ READY_S = 60.0
 """How long the processes may take to load their bundles."""
 
 
-class Rig:
+class Rig(House):
     """Starts everything when it is entered, ends everything when it is left. `folder` takes settings and outputs.
 
     `bundles` are served by every agent and node. `slowdown` is how much slower than this machine the agents' device is.
@@ -42,19 +39,6 @@ class Rig:
         self._sockets = run_folder()
         self.services: dict[str, Service] = {}
 
-    def __enter__(self) -> Self:
-        try:
-            self._build()
-        except BaseException:
-            self._end()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._end()
-
     def endpoint(self, agent: str) -> str:
         """Where clients reach the agent `edge` or `control`."""
         return f"ipc://{self._sockets}/{agent}"
@@ -63,14 +47,7 @@ class Rig:
         """Block until every process that was not killed on purpose serves.
 
         Raises `HeadtailError` where one ends instead, or takes too long."""
-        end = time.monotonic() + READY_S
-        for service in self.services.values():
-            while service.wanted and not service.ready:
-                if time.monotonic() > end:
-                    raise HeadtailError(
-                        f"the process {service.name!r} was not ready after {READY_S:g} s: {service.log}"
-                    )
-                time.sleep(0.02)
+        wait_ready(tuple(self.services.values()), READY_S)
 
     def prepare(self, phase: Phase) -> None:
         """Make the link what the phase wants. Nodes stay as they are: killing them is a fault."""

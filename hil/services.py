@@ -137,12 +137,13 @@ class Service:
 
 
 def wait_ready(services: Sequence[Service], timeout_s: float) -> None:
-    """Block until all of them serve. Raises `HeadtailError` where one ends instead, or takes longer."""
+    """Block until all of them serve that were not killed on purpose. Raises `HeadtailError` where one ends instead, or takes
+    longer."""
     end = time.monotonic() + timeout_s
-    while not all(service.ready for service in services):
+    while slow := [service for service in services if service.wanted and not service.ready]:
         if time.monotonic() > end:
-            slow = ", ".join(service.name for service in services if not service.ready)
-            raise HeadtailError(f"not ready after {timeout_s:g} s: {slow}")
+            names = ", ".join(f"{service.name!r} ({service.log})" for service in slow)
+            raise HeadtailError(f"not ready after {timeout_s:g} s: {names}")
         time.sleep(0.02)
 
 

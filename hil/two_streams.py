@@ -15,21 +15,20 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import wait
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import msgspec
 
 from edge.client import Client
 from edge.client_stream import Stream
 from edge.tickets import OutcomeFuture
+from hil.house import House
 from hil.ledger import Ledger, References
 from hil.monitor import Monitor, Noise
 from hil.phases import Phase
 from hil.player import Switch
 from hil.references import references
 from hil.results import PhaseResult, summarise
-from hil.services import Service, run_folder
+from hil.services import Service, run_folder, wait_ready
 from hil.small_plans import Times, make_images, write_small
 from hil.tap import tapped_client
 from hil.throttle import PROGRAM, Throttle
@@ -111,7 +110,7 @@ class _Track:
             self.promises.append(Promised(at_ms, self.source.name, *said))
 
 
-class StreamsRig:
+class StreamsRig(House):
     """The agent, the monitor, and a client for each stream. Use it as a context manager. Raises `HeadtailError`."""
 
     def __init__(self, folder: Path, noise: Noise) -> None:
@@ -120,19 +119,6 @@ class StreamsRig:
         self._sockets = run_folder()
         self._tracks: dict[str, _Track] = {}
         self._images = make_images(IMAGES, SEED)
-
-    def __enter__(self) -> Self:
-        try:
-            self._build()
-        except BaseException:
-            self._end()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._end()
 
     def play_all(self, frames: int, told: Callable[[str], None]) -> TwoStreams:
         """Play every act with so many strict frames, and judge."""
@@ -235,11 +221,7 @@ class StreamsRig:
             switch = Switch()
             client = tapped_client(endpoint, source.name, switch)
             self._tracks[source.name] = _Track(source, client, switch, references(bundle, self._images))
-        end = time.monotonic() + READY_S
-        while not self._agent.ready:
-            if time.monotonic() > end:
-                raise HeadtailError(f"the agent was not ready after {READY_S:g} s: {self._agent.log}")
-            time.sleep(0.02)
+        wait_ready((self._agent,), READY_S)
         for track in self._tracks.values():
             if not track.client.wait_attached(READY_S):
                 raise HeadtailError(f"the agent cannot be reached after {READY_S:g} s")

@@ -19,7 +19,7 @@ import msgspec
 from edge.client import Client
 from hil.phases import LinkShape
 from hil.proxy_control import Proxy, RouteAddress
-from hil.services import Service, free_ports, run_folder
+from hil.services import Service, free_ports, run_folder, wait_ready
 from shared.errors import HeadtailError
 from shared.request import Answer, Array, Stages
 from shared.settings import AgentGroup, CloudSettings, EdgeSettings, Link, NodeAddress, NodeGroup
@@ -102,14 +102,7 @@ class WayRig:
         for service in services:
             self._stack.callback(service.end)
             service.start()
-        end = time.monotonic() + READY_S
-        for service in services:
-            while not service.ready:
-                if time.monotonic() > end:
-                    raise HeadtailError(
-                        f"the process {service.name!r} was not ready after {READY_S:g} s: {service.log}"
-                    )
-                time.sleep(0.02)
+        wait_ready(services, READY_S)
         self._client = self._stack.enter_context(Client(edge.agent.endpoint, name="ways"))
         if not self._client.wait_attached(READY_S):
             raise HeadtailError(f"the agent cannot be reached after {READY_S:g} s")

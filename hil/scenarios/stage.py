@@ -13,9 +13,8 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
+from hil.house import House
 from hil.links.trace import Trace
 from hil.monitor import Monitor
 from hil.scenarios.backend import Backend
@@ -24,9 +23,8 @@ from hil.scenarios.orders import Orders
 from hil.scenarios.scenario import AGENT, CONTROL, STANDBY, Scenario
 from hil.scenarios.strikes import DeviceClock, Place, Strikes
 from hil.scenarios.subject import PROGRAM
-from hil.services import Service, run_folder
+from hil.services import Service, run_folder, wait_ready
 from hil.stalls import Seen, together
-from shared.errors import HeadtailError
 from shared.settings import (
     AgentGroup,
     CloudSettings,
@@ -47,7 +45,7 @@ JOURNALS_S = 10.0
 CROWD_CREDITS = 64
 
 
-class Stage:
+class Stage(House):
     """Starts everything when it is entered, ends everything when it is left.
 
     `in_use` names the node that gave the latest answer, empty where none has. Raises `HeadtailError` where a process ends by
@@ -78,33 +76,13 @@ class Stage:
             Place(scenario, self.services, backend, self.device, folder, known.bundle.contract, self._start, in_use)
         )
 
-    def __enter__(self) -> Self:
-        try:
-            self._build()
-        except BaseException:
-            self._end()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._end()
-
     def endpoint(self, agent: str) -> str:
         """Where clients reach an agent."""
         return f"ipc://{self._sockets}/{agent}"
 
     def wait_ready(self) -> None:
         """Block until every process that ought to run serves. Raises `HeadtailError` where one ends instead."""
-        end = time.monotonic() + READY_S
-        for service in self.services.values():
-            while service.wanted and not service.ready:
-                if time.monotonic() > end:
-                    raise HeadtailError(
-                        f"the process {service.name!r} was not ready after {READY_S:g} s: {service.log}"
-                    )
-                time.sleep(0.02)
+        wait_ready(tuple(self.services.values()), READY_S)
 
     def check(self) -> None:
         """Raise `HeadtailError` where a process that ought to run has ended by itself."""
