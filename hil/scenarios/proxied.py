@@ -7,19 +7,19 @@ drops, no address and no second link, and each node's way is a link of its own.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from hil.emulator.shape import Shape
-from hil.links.trace import Conditions, Trace
+from hil.links.trace import Conditions, Moment, Trace
 from hil.proxy_control import Proxy, RouteAddress
 from hil.scenarios.carried import cannot_carry
 from hil.scenarios.orders import Orders, order_here
+from hil.scenarios.playing import Playing
 from hil.scenarios.scenario import Scenario, Site, State
 from hil.services import Service, free_ports
 from hil.shaping import Shape as ProxyShape
-from shared.errors import HeadtailError, UserError
+from shared.errors import UserError
 from shared.settings import CloudSettings, EdgeSettings
 
 
@@ -33,7 +33,8 @@ class ProxiedNetwork:
         self._ports = dict(zip(scenario.nodes, free_ports(len(scenario.nodes)), strict=True))
         self._proxy = Proxy(tuple(RouteAddress(node, port) for node, port in self._ports.items()))
         self._lock = threading.Lock()
-        self._playing: _Playing | None = None
+        self._playing: Playing | None = None
+        self._told: Moment | None = None
         self._lossy = False
         link = scenario.links[0]
         self.shape(link.name, link.up, link.down)
@@ -87,7 +88,7 @@ class ProxiedNetwork:
         del link, queue_bytes
         self._stop_playing()
         self._lossy = self._lossy or bool(trace.up.loss.any() or trace.down.loss.any())
-        self._playing = _Playing(trace, self._proxy, self._lock)
+        self._playing = Playing(trace, self._at)
         return self._playing.began_ns
 
     def readdress(self, link: str) -> str:
@@ -108,48 +109,19 @@ class ProxiedNetwork:
         self._stop_playing()
         self._proxy.close()
 
+    def _at(self, moment: Moment) -> None:
+        """The link is as in this moment of a trace."""
+        outage = moment.up.outage or moment.down.outage
+        with self._lock:
+            if moment != self._told:
+                self._told = moment
+                self._proxy.shape(_shape(moment.up), _shape(moment.down))
+                self._proxy.stall(outage)
+
     def _stop_playing(self) -> None:
         if self._playing is not None:
             self._playing.stop()
             self._playing = None
-
-
-class _Playing:
-    """A trace that is being played."""
-
-    def __init__(self, trace: Trace, proxy: Proxy, lock: threading.Lock) -> None:
-        self._trace = trace
-        self._proxy = proxy
-        self._lock = lock
-        self._ended = threading.Event()
-        self.began_ns = time.monotonic_ns()
-        self._thread = threading.Thread(target=self._run, name="hil-trace", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Leave the link as it is."""
-        self._ended.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        stalled = False
-        before: tuple[Conditions, Conditions] | None = None
-        while not self._ended.is_set():
-            at_us = (time.monotonic_ns() - self.began_ns) // 1000
-            moment = self._trace.at(at_us)
-            outage = moment.up.outage or moment.down.outage
-            try:
-                with self._lock:
-                    if (moment.up, moment.down) != before:
-                        before = (moment.up, moment.down)
-                        self._proxy.shape(_shape(moment.up), _shape(moment.down))
-                    if outage != stalled:
-                        stalled = outage
-                        self._proxy.stall(outage)
-            except HeadtailError:
-                return
-            next_us = self._trace.next_change_us(at_us)
-            self._ended.wait(max(0.0, self.began_ns / 1e9 + next_us / 1e6 - time.monotonic()))
 
 
 def _shape(now: Conditions) -> ProxyShape:

@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,10 +19,11 @@ import msgspec
 from msgspec.structs import replace
 
 from hil.emulator.shape import Shape
-from hil.links.trace import Conditions, Trace
+from hil.links.trace import Conditions, Moment, Trace
 from hil.scenarios import netem
 from hil.scenarios.hosts import Hosts
 from hil.scenarios.orders import CHANGED, Orders, order_here, orders_file
+from hil.scenarios.playing import Playing
 from hil.scenarios.scenario import Scenario, Site, State
 from hil.services import Service
 from shared.errors import HeadtailError, UserError
@@ -129,7 +129,7 @@ class RemoteNetwork:
         self._state: State = "open"
         link = scenario.links[0]
         self._shapes = (link.up, link.down)
-        self._playing: _Playing | None = None
+        self._playing: Playing | None = None
         self._lock = threading.Lock()
         self._shell.run(f"mkdir -p {hosts.cloud.folder}")
         ports = list(self._ports.values())
@@ -206,7 +206,15 @@ class RemoteNetwork:
         """Play a trace from a thread of the rig's own."""
         del link
         self._stop_playing()
-        self._playing = _Playing(self, trace, queue_bytes)
+
+        def shape(now: Conditions) -> Shape:
+            return Shape(delay_ms=now.delay_ms, rate_mbit=now.rate_mbit, loss=now.loss, queue_bytes=queue_bytes)
+
+        def at(moment: Moment) -> None:
+            outage = moment.up.outage or moment.down.outage
+            self.apply(shape(moment.up), shape(moment.down), "dark" if outage else "open")
+
+        self._playing = Playing(trace, at, STEP_S)
         return self._playing.began_ns
 
     def readdress(self, link: str) -> str:
@@ -255,34 +263,3 @@ def _check(scenario: Scenario) -> None:
         raise UserError(f"{scenario.name}: real hosts cannot carry a fault {wrong[0]!r}")
     if len(scenario.links) > 1:
         raise UserError(f"{scenario.name}: real hosts have one link here, the scenario has {len(scenario.links)}")
-
-
-class _Playing:
-    """A trace that is being played on both ends."""
-
-    def __init__(self, network: RemoteNetwork, trace: Trace, queue_bytes: int) -> None:
-        self._network = network
-        self._trace = trace
-        self._queue_bytes = queue_bytes
-        self._ended = threading.Event()
-        self.began_ns = time.monotonic_ns()
-        self._thread = threading.Thread(target=self._run, name="hil-trace", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Leave the link as it is."""
-        self._ended.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._ended.wait(STEP_S):
-            moment = self._trace.at((time.monotonic_ns() - self.began_ns) // 1000)
-            outage = moment.up.outage or moment.down.outage
-            try:
-                self._network.apply(self._shape(moment.up), self._shape(moment.down), "dark" if outage else "open")
-            except UserError as error:
-                sys.stderr.write(f"headtail: the trace is played no further: {error}\n")
-                return
-
-    def _shape(self, now: Conditions) -> Shape:
-        return Shape(delay_ms=now.delay_ms, rate_mbit=now.rate_mbit, loss=now.loss, queue_bytes=self._queue_bytes)
