@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from tiny import inputs_for, make_bundle, run_chain, write_plan
 
@@ -60,6 +61,22 @@ def test_every_range_gives_what_its_segments_give_one_by_one(path: Path, rows: i
             assert len(made) == len(plan.cuts[last].tensors)
             for spec, array in zip(plan.cuts[last].tensors, made, strict=True):
                 np.testing.assert_allclose(array, reference[spec.name], rtol=1e-5, atol=1e-6)
+
+
+def test_all_sessions_of_the_process_share_one_arena_and_keep_weights_out_of_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[object] = []
+    ort._share_arena.cache_clear()
+    monkeypatch.setattr(onnxruntime, "create_and_register_allocator", lambda *of: made.append(of))
+    sessions = [session for _ in range(2) for session in load(path)._sessions.values()]
+    assert len(sessions) > 2
+    for session in sessions:
+        options = session.get_session_options()
+        for entry in ("session.use_env_allocators", "session.use_device_allocator_for_initializers"):
+            assert options.get_session_config_entry(entry) == "1"
+    assert len(made) == 1
+    ort._share_arena.cache_clear()
 
 
 def test_a_rung_gives_the_plans_outputs_and_other_answers(path: Path) -> None:

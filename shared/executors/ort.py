@@ -6,11 +6,18 @@ checked); a provider that fails later is replaced as well (so fallback is off); 
 the core from others).
 
 Each segment has a session of its own, shared by all executors of the process (`InferenceSession.run` may be called from
-several threads). Rejected: one session for each range (weights and arenas several times over); I/O binding to
-preallocated outputs (outputs live until they are sent, longer than a run).
+several threads). What sessions need while they run comes from one arena for all of them, which is as large as the largest
+needs, and not the sum: twelve sessions of a small convolutional network at 8 rows took 9 MB in all, with an arena each
+84 MB, and a run 0.97 to 1.01 of the time. Weights stay outside, so that a session that goes gives them back.
+
+Rejected: one session for each range (weights and arenas several times over). I/O binding, on the processor: `run` hands on
+the runtime's own memory without a copy, and outputs live until they are sent, longer than a run. Bound to memory that never
+changes a run was 2 to 5 µs faster, but outputs that were leased and bound for each run made it 1.1 to 2.4 times as long. One
+pool of threads for all sessions: it cannot be told from Python not to spin, and took 55 ms of 300 while nothing ran; with one
+thread a run, the default, there is no pool at all.
 
 Before anything is served, each segment has run at one row and at the most rows that will be asked for, so that the
-runtime's arenas have their final size, and the golden vectors came out right.
+runtime's arena has its final size, and the golden vectors came out right.
 """
 
 from __future__ import annotations
@@ -18,6 +25,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -87,6 +95,7 @@ class _Runtime:
         classes = [value for value in vars(state).values() if isinstance(value, type) and issubclass(value, Exception)]
         self.errors: tuple[type[Exception], ...] = (*classes, RuntimeError, ValueError, TypeError)
         self.version: str = self._module.__version__
+        _share_arena()
 
     def providers(self) -> list[str]:
         return cast("list[str]", self._module.get_available_providers())
@@ -103,6 +112,8 @@ class _Runtime:
         options.log_severity_level = 3
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.add_session_config_entry("session.inter_op.allow_spinning", "0")
+        options.add_session_config_entry("session.use_env_allocators", "1")
+        options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")
         if watched is not None:
             options.enable_profiling = True
             options.profile_file_prefix = str(watched)
@@ -111,6 +122,14 @@ class _Runtime:
         session.disable_fallback()
         spare_in_forks(session)
         return session
+
+
+@cache
+def _share_arena() -> None:
+    """Make the arena that all sessions of this process share, which cannot be taken back."""
+    module = importlib.import_module("onnxruntime")
+    place = module.OrtMemoryInfo("Cpu", module.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, module.OrtMemType.DEFAULT)
+    module.create_and_register_allocator(place, None)
 
 
 class OrtInterrupt:
