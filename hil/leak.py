@@ -58,6 +58,9 @@ PLANS: Mapping[str, tuple[str, ...]] = {"raw": ("raw",), "split": ("split-int8",
 """Models and their routes; all of them have a rung as well."""
 
 CHURN = 20
+SETTLING = 400
+"""Clients that come and go before a timed run of an agent, so that the heaps of both sides have taken their tears."""
+
 STALL_EVERY_S, STALL_S = 2.0, 0.2
 """How often the node stands still while requests are made, and for how long: far beyond every deadline."""
 
@@ -134,6 +137,8 @@ class LeakRig:
             self._rest(name)
         before = self._samples(0)
         self._order("open")
+        if seconds and self._form == "agent":
+            self._order("churn", SETTLING)
         samples: dict[str, list[Sample]] = {}
         censuses: list[dict[str, Census]] = []
         asked = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -64,6 +65,20 @@ def test_a_lease_that_is_over_is_found_by_its_generation(generation: int) -> Non
     with pytest.raises(InvariantBroken, match=f"generation {generation} of a slot that 5 has used"):
         slot.enter(generation)
     slot.enter(9)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_tensors_begin_where_a_line_of_the_cache_does_and_do_not_overlap(rows: int) -> None:
+    slots = [Slot(SPECS, rows, batchable=True) for _ in range(9)]
+    places: list[tuple[int, int]] = []
+    for slot in slots:
+        for index, spec in enumerate(SPECS):
+            array = slot.place(index, 0, rows)
+            assert (array.shape, array.dtype.name, array.flags.c_contiguous) == (spec.at(rows), spec.dtype, True)
+            assert array.ctypes.data % 64 == 0
+            places.append((array.ctypes.data, array.ctypes.data + array.nbytes))
+    places.sort()
+    assert all(end <= begin for (_, end), (begin, _) in pairwise(places))
 
 
 def test_without_the_setting_nothing_is_filled_or_checked() -> None:

@@ -12,6 +12,7 @@ than one that the slot has seen. It costs two passes over the slot for each run.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import cast
 
 import numpy as np
 
@@ -23,6 +24,10 @@ from shared.slots import SlotClass
 
 POISON = 0xFF
 """Every byte of a slot that nobody holds: floats of it are no numbers, signed integers -1."""
+
+
+ALIGNMENT = 64
+"""Bytes: a line of the cache, and the widest vector of a processor; what the runtime gives its own tensors."""
 
 
 class Slot:
@@ -38,7 +43,7 @@ class Slot:
         self._batchable = batchable
         self.rows = rows
         """The most rows that fit."""
-        self._arrays: tuple[Array, ...] = tuple(np.empty(spec.at(rows), dtype_of(spec.dtype)) for spec in specs)
+        self._arrays: tuple[Array, ...] = tuple(_aligned(spec, rows) for spec in specs)
         self._fill(POISON if poison else 0)
 
     def enter(self, generation: int) -> None:
@@ -76,6 +81,14 @@ class Slot:
     def holds(self, array: Array) -> bool:
         """Whether an array lies in this slot's memory, so that it must be copied before it leaves."""
         return any(np.may_share_memory(array, own) for own in self._arrays)
+
+
+def _aligned(spec: TensorSpec, rows: int) -> Array:
+    """Room for so many rows of a tensor that begins at a multiple of `ALIGNMENT`."""
+    nbytes = spec.nbytes(rows)
+    raw = np.empty(nbytes + ALIGNMENT, np.uint8)
+    first = -raw.ctypes.data % ALIGNMENT
+    return cast(Array, raw[first : first + nbytes].view(dtype_of(spec.dtype)).reshape(spec.at(rows)))
 
 
 class Buffers:
