@@ -35,10 +35,12 @@ ENDED = 0.2
 
 
 class Obedient:
-    """A target that answers, refuses or keeps silent as `word` says, when it is asked next."""
+    """A target that answers, refuses or keeps silent as `word` says, when it is asked next. With `rings` its descriptor alone
+    shows that it has answered."""
 
-    def __init__(self, word: str = "answer") -> None:
+    def __init__(self, word: str = "answer", *, rings: bool = False) -> None:
         self.word = word
+        self.rings = rings
         self.unsent = 0
         self.most_room = 100
         self.most_open = 0
@@ -50,7 +52,7 @@ class Obedient:
         return self._pipe[0]
 
     def pending(self) -> bool:
-        return self.word != "silence" and bool(self._waiting)
+        return self.word != "silence" and not self.rings and bool(self._waiting)
 
     def room(self) -> int:
         return self.most_room - len(self._waiting)
@@ -58,12 +60,16 @@ class Obedient:
     def send(self, place: int, scheduled_ns: int, due_ns: int, now: int) -> None:
         assert scheduled_ns <= now
         self._waiting.append(place)
+        if self.rings:
+            os.write(self._pipe[1], b".")
         self.most_open = max(self.most_open, len(self._waiting))
 
     def take(self) -> list[int]:
         if self.word == "silence":
             return []
         ended, self._waiting = list(self._waiting), deque()
+        if self.rings and ended:
+            os.read(self._pipe[0], len(ended))
         for place in ended:
             if self.word == "answer":
                 self._recorder.answered(place, {}, time.monotonic_ns())
@@ -97,6 +103,13 @@ def test_a_closed_loop_keeps_so_many_requests_open_and_no_more() -> None:
     assert target.most_open == 3
     assert len(played.rows) > 3
     assert (played.rows.scheduled_ns == played.rows.sent_ns).all()
+
+
+def test_the_next_request_of_a_closed_loop_waits_for_nothing_but_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(playing, "CHECK_NS", 10**12)
+    with closing(Obedient(rings=True)) as target:
+        played = play([target], [Source(in_flight=1)], ENDED, 1)
+    assert len(played.rows) > 2
 
 
 def test_a_closed_loop_sends_no_more_than_its_target_has_room_for() -> None:

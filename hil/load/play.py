@@ -89,19 +89,19 @@ class _Run:
         at_work = _Work()
         while True:
             self._send_due(began)
-            now = time.monotonic_ns()
-            if began <= now < end:
-                self._refill(now)
             for source, target in enumerate(self._targets):
                 self._flying[source] -= sum(place not in self._silent for place in target.take())
-            if now >= check:
+            now = time.monotonic_ns()
+            if now >= min(check, end):
                 self._give_up(now)
                 check = now + CHECK_NS
+            if began <= now < end:
+                self._refill(now)
             if now >= end:
                 at_work.stop()
                 if self._next_ns(began) is None and not any(self._open):
                     break
-            self._sleep(began, min(check, end) if now < end else check)
+            self._sleep(began, next((at for at in (began, min(check, end)) if at > now), check))
         unsent = tuple(target.unsent for target in self._targets)
         return Played(self._recorder.rows(), began, self._seconds, at_work.thread, at_work.process, unsent)
 
