@@ -71,11 +71,14 @@ class Asker:
         """What its requests must say of who asks."""
         return self._incarnation
 
+    def hello(self) -> Hello:
+        """Its greeting."""
+        return Hello(PROTOCOL, self._peer, self._incarnation, "data", (self._contract,))
+
     def greet(self) -> Welcome:
         """Connect and greet; the node's welcome. Raises `HeadtailError` where the node lacks the contract."""
         self._next("the connection", LinkUp)
-        hello = Hello(PROTOCOL, self._peer, self._incarnation, "data", (self._contract,))
-        if not self._dealers.send(Send(LINK, hello)):
+        if not self._dealers.send(Send(LINK, self.hello())):
             raise HeadtailError("the node took no greeting")
         welcome = self._message("the welcome", Welcome)
         if self._contract not in welcome.contracts:

@@ -4,6 +4,8 @@ is asserted, only what was sent and what came of it."""
 from __future__ import annotations
 
 import os
+import select
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -29,7 +31,12 @@ from hil.timed_node import timed_settings, write_timed
 from shared import cli
 from shared.bundle import Bundle, load_bundle
 from shared.errors import HeadtailError, UserError
+from shared.events import Received, Send
+from shared.plan import RAW
 from shared.settings import AgentGroup, EdgeSettings
+from shared.transport import Router
+from shared.wire.codec import decode_edge
+from shared.wire.messages import Bye, Hello, Infer, Load, Refusal, Welcome
 
 ENDED = 0.2
 
@@ -124,7 +131,7 @@ def test_requests_of_which_nobody_says_a_word_are_given_up(monkeypatch: pytest.M
     with closing(Obedient("silence")) as target:
         played = play([target], [Source(in_flight=2, deadline_ms=1.0)], ENDED, 1)
     found = figures_of(played.rows, ENDED)
-    assert found.kinds["silent"] == found.requests == found.overdue >= 4
+    assert found.kinds["silent"] == found.requests == found.overdue >= 2
 
 
 @pytest.fixture(scope="module")
@@ -149,6 +156,44 @@ def test_a_node_is_loaded_as_an_edge_would_and_says_itself_what_it_ran(bundle: B
         assert found.on_time == found.requests > 0
         assert found.doubled == found.overdue == 0
     assert sum(each.rows * each.count for each in stats.launches) == len(played.rows) + len(closed.rows)
+
+
+def test_a_node_that_forgets_its_edge_is_greeted_again_and_what_it_was_asked_is_missed(bundle: Bundle) -> None:
+    node = Router("tcp://127.0.0.1:*", decode_edge)
+    poll = select.poll()
+    poll.register(node.fileno(), select.POLLIN)
+    forgotten = 0
+
+    def serve() -> None:
+        nonlocal forgotten
+        while forgotten >= 0:
+            poll.poll(20)
+            for event in node.drain():
+                if not isinstance(event, Received):
+                    continue
+                if isinstance(event.message, Hello):
+                    node.send(Send(event.link, Welcome(1, "n", 1, (bundle.contract,), 4)))
+                elif isinstance(event.message, Infer) and not forgotten:
+                    forgotten = 1
+                    node.send(Send(event.link, Bye("hello")))
+                elif isinstance(event.message, Infer):
+                    detail, load = "0.4 ms too late to begin", Load(0, 4)
+                    sequence = event.message.sequence
+                    refusal = Refusal(event.message.incarnation, sequence, 0, "expired", detail, 1, load)
+                    node.send(Send(event.link, refusal))
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    frames = frames_of(bundle, RAW)
+    with closing(NodeTarget(node.endpoint, bundle.contract, bundle.plan, "raw", frames, 1)) as target:
+        played = play([target], [Source(in_flight=1, deadline_ms=5_000.0)], 0.5, 1)
+    forgotten = -1
+    thread.join()
+    node.close()
+    found = figures_of(played.rows, ENDED)
+    assert found.missed_by == {"forgotten": 1}
+    assert found.rejected_by == {"expired-at-launch": found.requests - 1}
+    assert found.requests > 1
 
 
 def test_an_agent_is_loaded_through_its_client(tmp_path: Path) -> None:

@@ -20,11 +20,15 @@ from shared.errors import HeadtailError
 from shared.events import Event, LinkDown, Received, Send
 from shared.plan import Plan
 from shared.request import Buffer
-from shared.wire.messages import Bye, Drain, Infer, Probe, ProbeReply, Refusal, Reply, Tensor
+from shared.wire.messages import Bye, Drain, Infer, Probe, ProbeReply, Refusal, Reply, Tensor, Welcome
 
 GUARD_NS = 500_000
 """The node is told of a deadline that is so much sooner, for the way back: an agent's own default."""
 
+TOO_LATE = "too late to begin"
+"""How the detail ends of a refusal by an executor, which came to the launch too late."""
+
+AT_LAUNCH = "expired-at-launch"
 PROBE_NS = 100_000_000
 WAITING = 4096
 """Messages that may wait to leave."""
@@ -138,21 +142,35 @@ class NodeTarget:
                 if place is not None:
                     self._recorder.answered(place, dict[str, int](stages.items()), time.monotonic_ns())
                     self._ended.append(place)
-            case Refusal(sequence=sequence, reason=reason, load=load):
+            case Refusal(sequence=sequence, reason=reason, detail=detail, load=load):
                 self._credits = load.credits
                 place = self._places.pop(sequence, None)
                 if place is not None:
-                    self._refuse(place, REJECTED, reason, time.monotonic_ns())
+                    word = AT_LAUNCH if detail.endswith(TOO_LATE) else reason
+                    self._refuse(place, REJECTED, word, time.monotonic_ns())
             case ProbeReply(sent_ns=sent_ns, load=load):
                 self._credits = load.credits
                 heard = {"last_sent_ns": sent_ns, "last_received_ns": time.monotonic_ns()}
                 self._probe = msgspec.structs.replace(self._probe, **heard)
+            case Welcome(credits=credits_):
+                self._credits = credits_
+            case Bye(reason="hello"):
+                self._greet_again()
             case Bye(reason=reason):
                 raise HeadtailError(f"the node left: {reason}")
             case Drain():
                 raise HeadtailError("the node is about to leave")
             case _:
                 pass
+
+    def _greet_again(self) -> None:
+        """The node has forgotten this edge, and with it what it was asked."""
+        now = time.monotonic_ns()
+        for place in self._places.values():
+            self._refuse(place, MISSED, "forgotten", now)
+        self._places.clear()
+        self._credits = 0
+        self._link.send(Send(LINK, self._asker.hello()))
 
     def _refuse(self, place: int, kind: int, word: str, now: int) -> None:
         self._recorder.refused(place, kind, word, now)
