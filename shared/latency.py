@@ -41,11 +41,13 @@ HIGHEST = 8
 """One in so many samples of the window stands for the slow ones."""
 NEARLY_NS = 2.0
 """Times that differ by no more than rounding are equal."""
+DIGITS = 6
+"""To so many digits ratios are kept, so that rounding is no news."""
 WORTH = 0.98
 """More rows are worth it where a row then takes less than this part of the time."""
 
 
-class WorkKey(msgspec.Struct, frozen=True, gc=False):
+class WorkKey(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """What is timed: a segment range of a contract, entered from `decode` and left through `encode` (coding names; raw
     codings cost a copy, which the range's own time holds, and are written as an empty string)."""
 
@@ -93,8 +95,7 @@ class _Curve:
         seeds = [1.0] * 14 + [self.spread] * 2
         self.recent: deque[float] = deque(seeds, maxlen=WINDOW)
         self.sorted = sorted(seeds)
-        self.median = self._quantile(0.5)
-        self.high = self._quantile(PESSIMISTIC)
+        self._read()
         self.known = known
         self.seen_ns = 0
         self.tried_ns = now
@@ -123,8 +124,10 @@ class _Curve:
             self.longest.append(max(time, self.longest[-1]) if self.longest else time)
             self.best.append(rows if time / rows < WORTH * self.table[best - 1] / best else best)
 
-    def _quantile(self, q: float) -> float:
-        return self.sorted[min(len(self.sorted) - 1, int(q * len(self.sorted)))]
+    def _read(self) -> None:
+        count = len(self.sorted)
+        self.median = self.sorted[count // 2]
+        self.high = self.sorted[min(count - 1, int(PESSIMISTIC * count))]
 
     def observe(self, ratio: float, now: int) -> None:
         if self.aged:
@@ -135,11 +138,13 @@ class _Curve:
         self.goal = 0.0
         if len(self.recent) == WINDOW:
             oldest = self.recent[0]
+            if oldest == ratio:
+                self.recent.append(ratio)
+                return
             del self.sorted[bisect_left(self.sorted, oldest)]
         self.recent.append(ratio)
         insort(self.sorted, ratio)
-        self.median = self._quantile(0.5)
-        self.high = self._quantile(PESSIMISTIC)
+        self._read()
 
     def age(self, slowness: float, share: float) -> None:
         """Samples go this share of the way to `slowness` and the profile's own spread around it; their order stays."""
@@ -150,8 +155,7 @@ class _Curve:
         moved = [r + share * (goals[r > border] - r) for r in self.recent]
         self.recent = deque(moved, maxlen=WINDOW)
         self.sorted = sorted(moved)
-        self.median = self._quantile(0.5)
-        self.high = self._quantile(PESSIMISTIC)
+        self._read()
         self.aged = True
         left = max(abs(self.sorted[0] - goals[0]), abs(self.sorted[-1] - goals[1]))
         self.goal = slowness if left <= 0.02 * goals[1] else 0.0
@@ -233,10 +237,13 @@ class Latency:
 
     def typical(self, key: WorkKey, rows: int = 1) -> int:
         """Median time of a launch with `rows` rows."""
-        curve = self._curves.get(key) or self._curve(key)
-        if rows > len(curve.table):
+        try:
+            curve = self._curves[key]
+            return int(curve.table[rows - 1] * curve.median)
+        except LookupError:
+            curve = self._curve(key)
             curve.tabulate(rows)
-        return int(curve.table[rows - 1] * curve.median)
+            return int(curve.table[rows - 1] * curve.median)
 
     def pessimistic(self, key: WorkKey, rows: int = 1) -> int:
         """Time that a launch with `rows` rows stays under with 97 %."""
@@ -279,7 +286,9 @@ class Latency:
         """Learn from a launch that ended by itself."""
         curve = self._curve(key)
         before = curve.median
-        curve.observe(elapsed_ns / curve.base(rows), self._now)
+        if rows > len(curve.table):
+            curve.tabulate(rows)
+        curve.observe(round(elapsed_ns / curve.table[rows - 1], DIGITS), self._now)
         self.version += curve.median != before
 
     def observe_aborted(self, key: WorkKey, rows: int, elapsed_ns: int) -> None:

@@ -30,7 +30,7 @@ REPORT_FILE = "report.html"
 WEIGHTS_FILE = "weights.bin"
 
 
-class SegmentRange(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class SegmentRange(msgspec.Struct, frozen=True, gc=False, array_like=True, cache_hash=True):
     """Segments `first` to `last` (exclusive) of a program: what one launch runs. It enters at cut `first` and leaves at
     cut `last`. An empty range runs no segment: only a codec."""
 

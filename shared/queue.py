@@ -8,7 +8,7 @@ was tried on paper: it keeps dead entries until they surface, which is unbounded
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -56,12 +56,11 @@ Order = tuple[int, int, int]
 
 
 class Seen(msgspec.Struct, frozen=True, gc=False):
-    """What the scheduler found when it last looked at a lane: its head, the latest start of the head's batch, and until when
-    that holds, as long as neither the lane nor what is `known` changes."""
+    """What the scheduler found when it last looked at a lane: its head's class, the latest start of the head's batch, the
+    head's number and the head; and until when that holds, as long as neither the lane nor what is `known` changes."""
 
-    head: Job
+    place: tuple[int, int, int, Job]
     known: int
-    latest_ns: int
     until_ns: int
 
 
@@ -129,23 +128,25 @@ class DeadlineQueue:
             self.take((found,))
         return found
 
-    def take(self, jobs: Iterable[Job]) -> None:
-        """Take these jobs out, all of one group, which must be here."""
-        lane: Lane | None = None
+    def take(self, jobs: Sequence[Job]) -> None:
+        """Take these jobs out, all of one group, which must be here; in order, but for the first."""
+        lane = self._lanes[jobs[0].contract, jobs[0].range]
+        lane.seen = None
+        orders = lane.orders
+        count = len(jobs)
+        prefix = orders[0][2] == jobs[0].id and orders[count - 1][2] == jobs[-1].id
+        if prefix:
+            del orders[:count]
         for job in jobs:
             del self._jobs[job.id]
+            lane.rows -= job.row.rows
             if job.promised:
                 self._promised.pop(job.id, None)
             if self._deferred:
                 self._deferred.pop(job.id, None)
-            if lane is None:
-                lane = self._lanes[job.contract, job.range]
-                lane.seen = None
-            order = (job.priority, job.deadline_ns, job.id)
-            orders = lane.orders
-            del orders[0 if orders[0] == order else bisect_left(orders, order)]
-            lane.rows -= job.row.rows
-        if lane is not None and not lane.orders:
+            if not prefix:
+                del orders[bisect_left(orders, job.order)]
+        if not orders:
             del self._lanes[lane.group]
 
     def get(self, job: int) -> Job | None:
@@ -160,9 +161,11 @@ class DeadlineQueue:
         """The first job of a lane that may begin now; None where there is none."""
         if not lane.orders:
             return None
-        if not self._deferred:
-            return self._jobs[lane.orders[0][2]]
-        return next((job for job in self.ready(lane, now)), None)
+        return next(self.ready(lane, now), None) if self._deferred else self._jobs[lane.orders[0][2]]
+
+    def at(self, lane: Lane, place: int) -> Job:
+        """The job at a place of a lane, put off or not; 0 is the first."""
+        return self._jobs[lane.orders[place][2]]
 
     def ready(self, lane: Lane, now: int) -> Iterator[Job]:
         """The jobs of a lane that may begin now, in order. The queue must not change meanwhile."""

@@ -27,19 +27,16 @@ NEVER_NS = 1 << 62
 
 
 class Launch(msgspec.Struct, frozen=True, gc=False):
-    """A run that is out on an executor: its jobs, its slot, when it began, is to end typically, and at the latest."""
+    """A run that is out on an executor: its jobs, the rows of all of them, its slot, when it began, is to end typically, and
+    at the latest."""
 
     run: Run
     jobs: tuple[Job, ...]
+    rows: int
     lease: Lease | None
     began_ns: int
     typical_ns: int
     pessimistic_ns: int
-
-    @property
-    def rows(self) -> int:
-        """Rows of all its jobs."""
-        return sum(job.rows for job in self.jobs)
 
 
 class Running:
@@ -71,9 +68,9 @@ class Running:
         """Whether nothing is found overdue at this time."""
         return now < self._next_overdue
 
-    def idle(self) -> list[int]:
-        """Executors on which nothing runs."""
-        return [executor for executor, run in enumerate(self._busy) if run is None]
+    def idle(self) -> int:
+        """The first executor on which nothing runs. Raises ValueError where all are busy."""
+        return self._busy.index(None)
 
     def begin(self, launch: Launch) -> None:
         """A launch is out. Raises `InvariantBroken` where its executor is busy."""

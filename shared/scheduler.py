@@ -91,7 +91,7 @@ class Scheduler:
         self._version = latency.version
         self._known = 0
         """Counts what changes how lanes are looked at, besides the lanes."""
-        self._expiry_ns = NEVER_NS
+        self.expiry_ns = NEVER_NS
         """When the next waiting job can no longer be on time; too early where that job has left."""
 
     # --- what comes in ----------------------------------------------------------------------------------------------
@@ -124,8 +124,8 @@ class Scheduler:
         """Queue a job; False where the queue is full. Admission is the owner's, by `can_promise`."""
         if not self._queue.push(job):
             return False
-        too_late = self._too_late(job)
-        self._expiry_ns = min(self._expiry_ns, too_late)
+        too_late = job.deadline_ns - self.latency.typical(job.key, job.row.rows) + 1
+        self.expiry_ns = too_late if too_late < self.expiry_ns else self.expiry_ns
         if self._of_many:
             self._targets.came(job, now)
         return True
@@ -172,20 +172,20 @@ class Scheduler:
             # What was found of waiting jobs rests on other times.
             self._version = self.latency.version
             self._known += 1
-            self._expiry_ns = 0
-        if now < self._expiry_ns and running.full and not self._queue.promises and running.calm(now):
+            self.expiry_ns = 0
+        if now < self.expiry_ns and running.full and not self._queue.promises and running.calm(now):
             return NOTHING
         overdue = running.overdue(now)
         if not self._queue:
             return Decision(overdue=overdue) if overdue else NOTHING
-        revoked = self._shed(now)
+        revoked = self._shed(now) if self._queue.promises else ()
         if overdue or revoked:
             return Decision(revoked=revoked, overdue=overdue)
-        expired = self._give_up(now) if now >= self._expiry_ns else []
+        expired = self._give_up(now) if now >= self.expiry_ns else []
         runs: list[Run] = []
         self._held = False
-        for executor in running.idle():
-            run = self._next(executor, now, expired)
+        for _ in range(running.executors - len(running)):
+            run = self._next(running.idle(), now, expired) if self._queue else None
             if run is None:
                 break
             runs.append(run)
@@ -209,17 +209,17 @@ class Scheduler:
         if not self._queue:
             return overdue
         if not self.streams and not self._queue.waits_for_time and not (self._held and not self._running.full):
-            return self._expiry_ns if overdue is None or self._expiry_ns < overdue else overdue
-        times = [overdue, self._expiry_ns, *(j.earliest_ns for j in self._queue.deferred() if j.earliest_ns > now)]
+            return self.expiry_ns if overdue is None or self.expiry_ns < overdue else overdue
+        times = [overdue, self.expiry_ns, *(j.earliest_ns for j in self._queue.deferred() if j.earliest_ns > now)]
         if self._held and not self._running.full:
             times.append(max(self._targets.due_ns, now + 1))
-        if self.streams and self._running.idle():
+        if self.streams and not self._running.full:
             times.append(self.streams.next_lapse(self.latency, now))
         return min((at for at in times if at is not None), default=None)
 
     def _too_late(self, job: Job) -> int:
         """From when on a job can no longer be on time."""
-        return job.deadline_ns - self.latency.typical(job.key, job.rows) + 1
+        return job.deadline_ns - self.latency.typical(job.key, job.row.rows) + 1
 
     def broken_promise(self, now: int) -> Promise | None:
         """The first promise that cannot be kept as things stand; after `schedule` there is none."""
@@ -260,8 +260,6 @@ class Scheduler:
     def _shed(self, now: int) -> tuple[Job, ...]:
         """Take out of the queue what was promised and cannot be kept, the least important first. Work that was put off is
         rather begun now."""
-        if not self._queue.promises:
-            return ()
         promises = self._promises(put_off=True)
         free = self._running.free_at(now)
         if len(promises) == 1 and not self.streams:
@@ -282,8 +280,9 @@ class Scheduler:
         late: list[Job] = []
         soonest = NEVER_NS
         for lane in self._queue.lanes():
-            even = lane.even
-            for job in self._queue.prefix(lane, len(lane.orders)):
+            even, place = lane.even, 0
+            while place < len(lane.orders):
+                job = self._queue.at(lane, place)
                 too_late = self._too_late(job)
                 if now >= too_late:
                     self._queue.remove(job.id)
@@ -292,7 +291,8 @@ class Scheduler:
                 soonest = min(soonest, too_late)
                 if even:
                     break
-        self._expiry_ns = soonest
+                place += 1
+        self.expiry_ns = soonest
         return late
 
     def _next(self, executor: int, now: int, dropped: list[Job]) -> Run | None:
@@ -337,39 +337,41 @@ class Scheduler:
                     continue
                 if keep_seen:
                     lane.seen = seen
-            head = seen.head
-            found.append((head.priority, seen.latest_ns, head.id, head))
+            found.append(seen.place)
         return found
 
     def _see(self, lane: Lane, head: Job, now: int, dropped: list[Job]) -> Seen | None:
         """Look at a lane that has changed: None where nothing of it is left that may begin."""
         latency, queue = self.latency, self._queue
-        key = head.key
         until = NEVER_NS
         if self._targets.aims:
             while not head.promised:
                 target = min(self._targets.of(head), lane.rows)
-                until = head.deadline_ns - latency.typical(key, target)
-                if target == 1 or now <= until:
+                if target == 1:
+                    until = NEVER_NS
+                    break
+                until = head.deadline_ns - latency.typical(head.key, target)
+                if now <= until:
                     break
                 queue.take((head,))
                 dropped.append(head)
                 found = queue.head(lane, now)
                 if found is None:
                     return None
-                head, key = found, found.key
-        most = min(self._max_rows[head.contract], lane.rows)
-        _, takes = latency.batch_within(key, head.deadline_ns - now, most)
-        latest = head.deadline_ns - takes
-        return Seen(head, self._known, latest, until if until < latest else latest)
+                head = found
+        deadline, most, rows = head.deadline_ns, self._max_rows[head.contract], lane.rows
+        _, takes = latency.batch_within(head.key, deadline - now, rows if rows < most else most)
+        latest = deadline - takes
+        return Seen((head.priority, latest, head.id, head), self._known, until if until < latest else latest)
 
     def _batch(self, head: Job, now: int) -> list[Job]:
-        lane = self._queue.lane((head.contract, head.range))
+        queue, latency = self._queue, self.latency
+        lane = queue.lane((head.contract, head.range))
         most = self._max_rows[head.contract]
-        if lane.even and not self._queue.promises and not self._queue.waits_for_time:
+        if lane.even and not queue.promises and not queue.waits_for_time:
             # The common case of `form`: all alike, so that the batch is a prefix whose length can be looked up.
-            rows, _ = self.latency.batch_within(head.key, head.deadline_ns - now, min(most, lane.rows))
-            return self._queue.prefix(lane, min(rows, self.latency.paying(head.key)))
+            rows, _ = latency.batch_within(head.key, head.deadline_ns - now, min(most, lane.rows))
+            return queue.prefix(lane, min(rows, latency.paying(head.key)))
         others = (j for j in self._queue.ready(lane, now) if j.id != head.id)
         return form(chain((head,), others), self.latency, now, most)
 
@@ -394,14 +396,14 @@ class Scheduler:
             executor=executor,
             contract=head.contract,
             range=head.range,
-            rows=tuple(j.row for j in batch),
+            rows=tuple([j.row for j in batch]),
             slot=-1 if lease is None else lease.slot,
             latest_ns=min([j.deadline_ns for j in batch]) - typical,
             in_place=typical <= self._in_place_ns,
             generation=0 if lease is None else lease.generation,
         )
         self._queue.take(batch)
-        self._running.begin(Launch(run, tuple(batch), lease, now, now + typical, pessimistic))
+        self._running.begin(Launch(run, tuple(batch), rows, lease, now, now + typical, pessimistic))
         return run
 
     def _would_break(self, executor: int, batch: list[Job], pessimistic: int, now: int) -> bool:
@@ -409,7 +411,8 @@ class Scheduler:
         leaves no room for what comes of more important classes."""
         if self._of_many and batch[0].priority and not self._keeps_room(executor, batch, pessimistic, now):
             return True
-        if not self.streams and self._queue.promises == sum(j.promised for j in batch):
+        promises = self._queue.promises
+        if not self.streams and (not promises or promises == sum(j.promised for j in batch)):
             return False
         taken = {j.id for j in batch}
         others = [p for p in self._promises() if p.job not in taken]

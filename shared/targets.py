@@ -52,9 +52,12 @@ class _Offered(msgspec.Struct, gc=False):
     budget_ns: float = 0.0
     """Sum over the rows, decayed likewise."""
     at_ns: int = 0
-    expected_ns: int = 0
-    """Until when more is expected."""
     target: int = 1
+
+    @property
+    def expected_ns(self) -> int:
+        """Until when more is expected."""
+        return self.at_ns + int(MEMORY_NS * max(1.0, SILENT / self.rows))
 
 
 class Targets:
@@ -80,12 +83,11 @@ class Targets:
             if self._since_ns < 0:
                 self._since_ns = now
             offered = self._offered[kind] = _Offered(job.key, at_ns=now)
-        fade = math.exp((offered.at_ns - now) / MEMORY_NS)
         rows = job.row.rows
+        fade = math.exp((offered.at_ns - now) / MEMORY_NS)
         offered.rows = offered.rows * fade + rows
         offered.budget_ns = offered.budget_ns * fade + rows * (job.deadline_ns - now)
         offered.at_ns = now
-        offered.expected_ns = now + int(MEMORY_NS * max(1.0, SILENT / offered.rows))
         offered.key = job.key
 
     def of(self, job: Job) -> int:

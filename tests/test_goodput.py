@@ -124,6 +124,15 @@ def test_the_same_seed_offers_the_same_and_another_rate_only_stretches_it() -> N
     assert np.array(double.came_ns[:900]) * 2 == pytest.approx(np.array(one.came_ns[:900]), abs=2)
 
 
+def test_models_with_rates_of_their_own_do_not_shorten_a_run_nor_change_the_others_draw() -> None:
+    which = read_case(next(path for path in CASES if path.stem == "tight_and_background"))
+    alone, beside = (offer(which.with_background(times), 1000.0, 2000, 1) for times in (0.0, 1.0))
+    assert len(beside.came_ns) > 5 * len(alone.came_ns)
+    assert [c for c, m in zip(beside.came_ns, beside.model, strict=True) if m == 0] == alone.came_ns
+    with pytest.raises(UserError, match="no model has a rate of its own"):
+        case().with_background(2.0)
+
+
 def test_deadlines_hold_at_the_edge() -> None:
     far = msgspec.structs.replace(case(), network=Network(up_ms=3, down_ms=4))
     found = offer(far, 100.0, 1000, 1)
@@ -246,16 +255,20 @@ def test_overload_takes_nothing_from_goodput() -> None:
     assert sum(c.late for c in played.classes) == 0, "nothing late is executed"
 
 
-@pytest.mark.parametrize("background", [500.0, 4000.0])
+@pytest.mark.parametrize("background", [0.25, 2.0])
 def test_a_tight_class_keeps_its_share_beside_any_background(background: float) -> None:
     which = read_case(next(path for path in CASES if path.stem == "tight_and_background"))
-    tight, rest = which.models
-    rate = 3000.0
-    alone = run(msgspec.structs.replace(which, models=(tight,)), "headtail", rate, 10_000, 1)
-    both = msgspec.structs.replace(which, models=(tight, msgspec.structs.replace(rest, rate_per_s=background)))
-    beside = run(both, "headtail", rate, int(10_000 * (1 + 4 * background / rate)), 1)
+    alone = run(which.with_background(0.0), "headtail", 3000.0, 10_000, 1)
+    beside = run(which.with_background(background), "headtail", 3000.0, 10_000, 1)
     assert beside.classes[0].share >= alone.classes[0].share - 0.001
     assert sum(c.on_time for c in beside.classes[1:]) > 0, "the background gets what is left"
+
+
+@pytest.mark.parametrize(("stem", "rate"), [("clockwork_12", 600.0), ("clockwork_48", 600.0), ("clockwork_12", 2400.0)])
+def test_headtail_keeps_10_ms_where_devices_are_not_loaded_to_the_brim(stem: str, rate: float) -> None:
+    """Clockwork's section 6.3 with a tenth of the requests that the figures rest on."""
+    which = read_case(next(path for path in CASES if path.stem == stem))
+    assert run(which, "headtail", rate, 10_000, 1).share([True] * len(which.each)) >= 0.999
 
 
 def test_a_search_ends_where_the_share_falls_below_what_is_asked() -> None:
@@ -307,9 +320,31 @@ def test_a_policy_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     assert result.exit_code == 2
 
 
-def test_by_class_at_one_rate(tmp_path: Path) -> None:
+def test_shares_by_class_at_given_rates_alone_and_beside_a_background(tmp_path: Path) -> None:
     which = next(path for path in CASES if path.stem == "tight_and_background")
-    result = CliRunner().invoke(group(), ["goodput", str(which), "--rate", "500", "--requests", "2000"])
+    written = tmp_path / "found.json"
+    arguments = ["goodput", str(which), "--rate", "500", "--rate", "1000", "--background", "0", "--background", "0.1"]
+    arguments += ["--requests", "1000", "--seeds", "2", "--jobs", "1", "--json", str(written)]
+    result = CliRunner().invoke(group(), arguments)
     assert result.exit_code == 0, result.output
-    assert "tight" in result.output
-    assert "background" in result.output
+    lines = result.output.splitlines()
+    assert sum("tight " in line and "class 0" in line for line in lines) == 4
+    assert sum("background " in line and "class 2" in line for line in lines) == 2
+    runs = json.loads(written.read_text())["runs"]
+    assert [(one["rate_per_s"], one["seed"]) for one in runs[:4]] == [(500, 1), (500, 2), (1000, 1), (1000, 2)]
+    assert all(one["share"] > 0.99 for one in runs)
+
+
+@pytest.mark.parametrize(
+    ("stem", "extra", "says"),
+    [
+        ("one_model", ["--background", "2"], "no model has a rate of its own"),
+        ("one_model", ["--rate", "5", "--svg", "charts"], "leave one of them out"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(stem: str, extra: list[str], says: str) -> None:
+    which = next(path for path in CASES if path.stem == stem)
+    result = CliRunner().invoke(group(), ["goodput", str(which), *extra])
+    assert isinstance(result.exception, SystemExit)
+    assert result.exit_code == 2
+    assert says in result.output

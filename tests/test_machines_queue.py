@@ -58,11 +58,14 @@ class QueueMachine(RuleBasedStateMachine):
         assert self.queue.remove(number) is None
         self.model = [job for job in self.model if job.id != number]
 
-    @rule(group=st.integers(0, 5), count=st.integers(1, 4))
-    def take(self, group: int, count: int) -> None:
+    @rule(group=st.integers(0, 5), count=st.integers(1, 4), first=st.integers(0, 3), passed=st.integers(0, 1))
+    def take(self, group: int, count: int, first: int, passed: int) -> None:
         lanes = self.queue.lanes()
         if group < len(lanes):
-            taken = self.queue.prefix(lanes[group], count)
+            own = self.queue.prefix(lanes[group], len(self.model))
+            head = own[min(first, len(own) - 1)]
+            others = [job for job in own if job is not head][passed:]
+            taken = [head, *others[: count - 1]]
             self.queue.take(taken)
             gone = {job.id for job in taken}
             self.model = [job for job in self.model if job.id not in gone]

@@ -25,12 +25,13 @@ class Offered(msgspec.Struct, frozen=True):
 
 
 def offer(case: Case, rate_per_s: float, requests: int, seed: int) -> Offered:
-    """About `requests` requests at this rate: all that come until the time in which so many are expected, each model's drawn
-    from a stream of its own, so that a model's arrivals do not depend on the others."""
+    """About `requests` requests at this rate: all that come until the time in which so many are expected, not counting models
+    that have rates of their own, where there are others. Each model's are drawn from a stream of its own, so that they do not
+    depend on the other models."""
     models = case.each
     shares = sum(m.share for m in models if m.rate_per_s is None)
     rates = [m.rate_per_s if m.rate_per_s is not None else rate_per_s * m.share / shares for m in models]
-    span_s = requests / sum(rates)
+    span_s = requests / (rate_per_s if shares else sum(rates))
     children = np.random.SeedSequence(seed).spawn(len(models) + 1)
     per_model = [
         times(model, rate, span_s, np.random.default_rng(child))

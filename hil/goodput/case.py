@@ -93,6 +93,20 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         """Every model by itself, those that stand for several repeated."""
         return tuple(model for model in self.models for _ in range(model.count))
 
+    def with_background(self, times: float) -> Case:
+        """The same with the rates that models have of their own so many times as high; at 0 the others are alone. Raises
+        `UserError` where no model has a rate of its own."""
+        if all(m.rate_per_s is None for m in self.models):
+            raise UserError(f"{self.about}: no model has a rate of its own (rate_per_s) that could be multiplied")
+        replace = msgspec.structs.replace
+        return replace(
+            self,
+            about=f"{self.about}, the background {times:g} times",
+            models=tuple(
+                m if m.rate_per_s is None else replace(m, rate_per_s=m.rate_per_s * times) for m in self.models
+            ),
+        )
+
     def most_per_s(self) -> float:
         """Requests per second that no policy can exceed: all devices always busy with the largest batches that end in time,
         of the models in their shares. Ignores that requests must wait for a device and for each other."""

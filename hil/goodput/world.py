@@ -104,8 +104,8 @@ def play(case: Case, offered: Offered, policy: Policy, seed: int = 0, warm: floa
     push, pop = heapq.heappush, heapq.heappop
     i = 0
     next_came = came[0] if count else NEVER
+    next_end = NEVER
     while True:
-        next_end = ends[0][0] if ends else NEVER
         wake = policy.wake_ns
         if next_came == next_end == wake == NEVER:
             break
@@ -118,6 +118,7 @@ def play(case: Case, offered: Offered, policy: Policy, seed: int = 0, warm: floa
             next_came = came[i] if i < count else NEVER
         else:
             now, stamp, device = pop(ends)
+            next_end = ends[0][0] if ends else NEVER
             run = out[device]
             if run is None or run[0] != stamp:
                 continue
@@ -149,6 +150,7 @@ def play(case: Case, offered: Offered, policy: Policy, seed: int = 0, warm: floa
                 end = _faulty(fault, launch.device, now, end)
             out[launch.device] = (version, launch.requests, launch.model, now)
             push(ends, (end, version, launch.device))
+            next_end = ends[0][0]
     classes = [Class(m.name, m.priority) for m in models]
     for request in range(first, count):
         classes[owner[request]].offered += 1

@@ -59,7 +59,7 @@ class Headtail:
         """What the scheduler launches. Where it finds something overdue it is asked again, as its owners do."""
         if len(self._out) == self._devices and now < self.wake_ns:
             # An arrival while all devices are busy: nothing can begin, but the new one may be the first to be too late.
-            self.wake_ns = self._scheduler.next_wakeup(now) or NEVER
+            self.wake_ns = min(self.wake_ns, self._scheduler.expiry_ns)
             return ()
         self._scheduler.pass_time(now)
         decision = self._scheduler.schedule(now)
