@@ -6,8 +6,8 @@ in one line:
     ready tcp://127.0.0.1:7711 NAME (incarnation N): MODEL, ...
 
 SIGTERM and SIGINT end it with status 0: it lets nothing more in, answers what is there (for `node.drain_ms` at most) and
-tells its edges; a second one ends it at once. SIGUSR1 has it save its journal. With `--stats` its last line is one JSON
-object (`NodeStats`), among it its own count of launches by range and rows.
+tells its edges; a second one ends it at once. SIGUSR1 has it save its journal, SIGUSR2 write one line of JSON (`NodeStats`),
+among it its own count of launches by range and rows; with `--stats` that is its last line as well.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from shared.process_host import Adaptation
 from shared.process_settings import Effect
 from shared.settings import CloudSettings
 from shared.settings_file import load_cloud
-from shared.signals import Wish, outlive_signals, save_on_signal, stop_on_signals
+from shared.signals import Wish, outlive_signals, save_on_signal, stop_on_signals, tell_on_signal
 from shared.transport import Router
 from shared.wire.codec import MAX_WORD, decode_edge
 from shared.workshop import Workshop
@@ -242,6 +242,7 @@ def main(
         node.adapt()
         stop_on_signals(node.leave)
         save_on_signal(node.save_journal)
+        tell_on_signal(lambda: msgspec.json.encode(node.stats()))
         models = ", ".join(node.models)
         sys.stdout.write(f"ready {node.endpoint} {group.name} (incarnation {node.incarnation}): {models}\n")
         sys.stdout.flush()

@@ -7,7 +7,8 @@ says so in one line:
 
 A standby says `standby N` for `incarnation N`.
 
-SIGTERM and SIGINT end it with status 0, SIGUSR1 has it save its journal. A second agent on one path is refused: the path's
+SIGTERM and SIGINT end it with status 0, SIGUSR1 has it save its journal,
+SIGUSR2 write one line of JSON (`AgentStats`). A second agent on one path is refused: the path's
 lock belongs to the first.
 """
 
@@ -38,7 +39,7 @@ from shared.process_host import Adaptation
 from shared.process_settings import Effect
 from shared.settings import EdgeSettings
 from shared.settings_file import load_edge
-from shared.signals import outlive_signals, save_on_signal, stop_on_signals
+from shared.signals import outlive_signals, save_on_signal, stop_on_signals, tell_on_signal
 from shared.transport import Router
 from shared.wire.codec import decode_client
 
@@ -213,6 +214,7 @@ def main(
             sys.stderr.write(f"{note}\n")
         stop_on_signals(agent.stop)
         save_on_signal(agent.save_journal)
+        tell_on_signal(lambda: msgspec.json.encode(agent.stats()))
         models = ", ".join(agent.models)
         kind = "standby" if group.standby else "incarnation"
         sys.stdout.write(f"ready {agent.endpoint} {group.name} ({kind} {agent.incarnation}): {models}\n")

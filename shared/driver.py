@@ -198,7 +198,7 @@ class Driver:
         self._idle = idle
         self.lateness = Lateness()
         self.stalls = Lateness()
-        self._slept_ns = 0
+        self._looked_ns = 0
         self._wake_ns: int | None = None
         self._due_ns = 0
         self._armed_ns = NEVER_NS
@@ -248,15 +248,10 @@ class Driver:
         os.close(self._stop_fd)
 
     def _loop(self) -> None:
-        now, stalls = self._now, self.stalls
-        began = now()
+        self._looked_ns = self._now()
         while not self._stopped:
-            self._slept_ns = 0
             self.step()
             self._wait()
-            looks = now()
-            stalls.add(looks - began - self._slept_ns)
-            began = looks
 
     def _drain(self) -> None:
         for source in self._sources:
@@ -279,6 +274,7 @@ class Driver:
     def _wait(self) -> None:
         for source in self._sources:
             if source.pending():
+                self._looked_ns = self._turned()
                 break
         else:
             self._sleep()
@@ -295,12 +291,17 @@ class Driver:
             self._idle(NEVER_NS if wake_ns is None else wake_ns - self._now())
         if self._own_process is not None:
             self._own_process.idle(NEVER_NS if wake_ns is None else wake_ns - self._now())
-        sleeps = self._now()
+        self._turned()
         self._epoll.poll(-1, MAX_READY)
-        woke = self._now()
-        self._slept_ns = woke - sleeps
+        self._looked_ns = woke = self._now()
         if woke >= self._armed_ns:
             self._armed_ns = NEVER_NS
+
+    def _turned(self) -> int:
+        """A turn is over, in which no source was looked at; the time."""
+        now = self._now()
+        self.stalls.add(now - self._looked_ns)
+        return now
 
     def _handle(self, event: Event) -> None:
         self._one(event, self._now())

@@ -1,5 +1,6 @@
 """What signals ask of a service: SIGTERM and SIGINT that its loop stop, so that it leaves by the ordinary way with status 0;
-SIGUSR1 that its journal be saved. Once it has ended, none of them changes its status any more."""
+SIGUSR1 that its journal be saved, SIGUSR2 that it tell its stats. Once it has ended, none of them changes its status any
+more."""
 
 from __future__ import annotations
 
@@ -72,11 +73,24 @@ def save_on_signal(save: Callable[[], None]) -> None:
     signal.signal(signal.SIGUSR1, handler)
 
 
+def tell_on_signal(told: Callable[[], bytes]) -> None:
+    """Have SIGUSR2 write the line that `told` makes to the standard output, at once. For the main thread."""
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        # Not by `sys.stdout`, which may be in the middle of a line of its own.
+        line = told() + b"\n"
+        while line:
+            line = line[os.write(1, line) :]
+
+    signal.signal(signal.SIGUSR2, handler)
+
+
 def outlive_signals() -> None:
-    """Have SIGTERM, SIGINT and SIGUSR1 do nothing more: the service has ended, and its process leaves with the status that it
-    has. The interpreter gives them back to the system while it ends, which would kill the process in its last moments. For
-    the main thread."""
-    asked = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+    """Have SIGTERM, SIGINT, SIGUSR1 and SIGUSR2 do nothing more: the service has ended, and its process leaves with the
+    status that it has. The interpreter gives them back to the system while it ends, which would kill the process in its last
+    moments. For the main thread."""
+    asked = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
     # Blocked first: Python tells on stderr of a signal that came before it was ignored and was not handled yet.
     signal.pthread_sigmask(signal.SIG_BLOCK, asked)
     for number in asked:

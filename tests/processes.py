@@ -72,6 +72,14 @@ class ServiceProcess:
         """SIGCONT."""
         self._process.send_signal(signal.SIGCONT)
 
+    def told(self, number: signal.Signals) -> str:
+        """Send a signal; the line that it answers with."""
+        assert self._process.stdout is not None
+        self._process.send_signal(number)
+        readable, _, _ = select.select([self._process.stdout], [], [], PATIENCE_S)
+        assert readable, f"nothing is told at {number.name}"
+        return self._process.stdout.readline()
+
     def end(self) -> tuple[int, str, str]:
         """SIGTERM; its status and the rest of what it said, once it is gone."""
         if self._process.poll() is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import msgspec
@@ -52,6 +53,19 @@ def test_each_setting_is_in_force_or_told_on_stderr_and_all_are_in_the_stats(
     told = [line for line in errors.splitlines() if line.startswith("headtail: process.")]
     refusals = [f"headtail: {effect}" for effect in stats.process if not effect.in_force]
     assert told == [line for line in refusals if "process." in line]
+
+
+@pytest.mark.parametrize("verb", ["edge", "cloud"])
+def test_a_running_process_tells_its_stats_on_a_signal_and_goes_on(verb: str, bundle: Path, tmp_path: Path) -> None:
+    options = () if verb == "edge" else ("--endpoint", ANY_PORT)
+    with ServiceProcess(verb, tmp_path, settings_of(verb, bundle, tmp_path), *options) as process:
+        kind = AgentStats if verb == "edge" else NodeStats
+        while not (stats := msgspec.json.decode(process.told(signal.SIGUSR2), type=kind)).stalls.count:
+            pass  # it has said that it is ready, and its loop has not turned yet
+        status, output, _ = process.end()
+    assert (status, output) == (0, "")
+    assert 0 < stats.stalls.p50_ms <= stats.stalls.p99_ms <= stats.stalls.max_ms
+    assert stats.memory.slots > 0
 
 
 @pytest.mark.parametrize("verb", ["edge", "cloud"])

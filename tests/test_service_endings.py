@@ -29,7 +29,7 @@ class Late:
     def __del__(self, kill=os.kill, process=os.getpid()):
         kill(process, self.number)
 
-late = [Late(signal.SIGTERM), Late(signal.SIGINT), Late(signal.SIGUSR1)]
+late = [Late(signal.SIGTERM), Late(signal.SIGINT), Late(signal.SIGUSR1), Late(signal.SIGUSR2)]
 from shared.cli import main
 main()
 """
