@@ -31,7 +31,7 @@ from shared.fakes import FakeMachine
 from shared.queue import DeadlineQueue, Job
 from shared.request import TensorSpec
 from shared.running import NEVER_NS
-from shared.scheduler import Scheduler
+from shared.scheduler import Decision, Scheduler
 
 Patch = pytest.MonkeyPatch
 
@@ -80,10 +80,15 @@ def promise_whatever_is_asked(patch: Patch) -> None:
     patch.setattr(Scheduler, "_shed", lambda self, now: ())
 
 
-def give_up_whatever_may_be_late(patch: Patch) -> None:
-    patch.setattr(
-        Scheduler, "_too_late", lambda self, job: job.deadline_ns - 100 * self.latency.typical(job.key, job.rows)
-    )
+def cancel_the_oldest_for_ever(patch: Patch) -> None:
+    def schedule(self: Scheduler, now: int) -> Decision:
+        oldest = min(self._queue.all(), key=lambda job: job.deadline_ns, default=None)
+        if oldest is None:
+            return Decision()
+        self._queue.remove(oldest.id)
+        return Decision(expired=(oldest,))
+
+    patch.setattr(Scheduler, "schedule", schedule)
 
 
 def fail_the_whole_batch(patch: Patch) -> None:

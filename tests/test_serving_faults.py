@@ -125,7 +125,7 @@ FAULTS = (
             test_scheduler.test_under_overload_the_oldest_give_way_so_that_launches_stay_large,
             test_scheduler.test_while_the_executor_keeps_up_nothing_is_dropped,
         ),
-        plants.give_up_whatever_may_be_late,
+        plants.cancel_the_oldest_for_ever,
     ),
     Fault(
         "One bad item failed its batch: in the model",
