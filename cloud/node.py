@@ -55,7 +55,7 @@ LAST_WORDS_MS = 500
 class NodeStats(msgspec.Struct, frozen=True):
     """What a node tells of itself when it ends. `counters` are the session's, `wire` the messages refused by reason,
     `lateness` how late the loop handled its wake-ups, `process` what became of the settings of the process, `memory` what
-    became of the slots, `stalls` for how long the loop did not look at what had come."""
+    became of the slots, `stalls` for how long the loop did not look at what had come, `settings` are those in force."""
 
     node: str
     incarnation: int
@@ -66,12 +66,14 @@ class NodeStats(msgspec.Struct, frozen=True):
     process: tuple[Effect, ...] = ()
     memory: ArenaFigures = ArenaFigures()
     stalls: LatenessFigures = LatenessFigures()
+    settings: CloudSettings = CloudSettings()
 
 
 class Node:
     """One node, built and warmed, not yet running. Raises `BundleError`, `SettingsError`, `UserError` (endpoint)."""
 
     def __init__(self, settings: CloudSettings) -> None:
+        self._settings = settings
         self._name = settings.node.name
         self._incarnation = time.time_ns()
         self._process = Adaptation(settings.process)
@@ -206,6 +208,7 @@ class Node:
             self._process.effects,
             self._session.scheduler.arena.figures(),
             self._driver.stalls.figures(),
+            self._settings,
         )
 
     def _perform(self, action: Action) -> Event | None:

@@ -51,7 +51,7 @@ class AgentStats(msgspec.Struct, frozen=True):
     """What an agent tells of itself when it ends. `counters` are the broker's, `refused` what clients were refused, by
     reason, `wire` the messages of clients and nodes that were no messages, by reason, `lateness` how late the loop handled
     its wake-ups, `process` what became of the settings of the process, `memory` what became of the slots,
-    `stalls` for how long the loop did not look at what had come."""
+    `stalls` for how long the loop did not look at what had come, `settings` are those in force."""
 
     agent: str
     incarnation: int
@@ -63,12 +63,14 @@ class AgentStats(msgspec.Struct, frozen=True):
     process: tuple[Effect, ...] = ()
     memory: ArenaFigures = ArenaFigures()
     stalls: LatenessFigures = LatenessFigures()
+    settings: EdgeSettings = EdgeSettings()
 
 
 class Agent:
     """One agent, built and warmed, not yet running. Raises `BundleError`, `SettingsError`, `UserError` (endpoint)."""
 
     def __init__(self, settings: EdgeSettings) -> None:
+        self._settings = settings
         self._name = settings.agent.name
         self.incarnation = time.time_ns()
         self._process = Adaptation(settings.process)
@@ -184,6 +186,7 @@ class Agent:
             self._process.effects,
             self._host.broker.scheduler.arena.figures(),
             self._driver.stalls.figures(),
+            self._settings,
         )
 
     def _perform(self, action: Action) -> Event | None:

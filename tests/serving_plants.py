@@ -11,6 +11,7 @@ import pytest
 import test_front
 import test_serving_faults_more as more
 
+import cloud.node
 import edge.broker
 import edge.cloud_way
 import edge.door
@@ -32,6 +33,7 @@ from shared.queue import DeadlineQueue, Job
 from shared.request import TensorSpec
 from shared.running import NEVER_NS
 from shared.scheduler import Decision, Scheduler
+from shared.settings import CloudSettings
 
 Patch = pytest.MonkeyPatch
 
@@ -128,6 +130,11 @@ def refuse_all_where_one_failed(patch: Patch) -> None:
 def take_a_setting_that_nobody_reads(patch: Patch) -> None:
     ignored = msgspec.defstruct("Ignored", [("timeout_of_the_queue_ms", float, 0.0)])
     patch.setattr(more, "KINDS", [*more.KINDS, ignored])
+
+
+def tell_the_defaults(patch: Patch) -> None:
+    right = cloud.node.Node.stats
+    patch.setattr(cloud.node.Node, "stats", lambda self: msgspec.structs.replace(right(self), settings=CloudSettings()))
 
 
 def wait_as_long_for_every_request(patch: Patch) -> None:

@@ -156,6 +156,13 @@ FAULTS = (
         plants.take_a_setting_that_nobody_reads,
     ),
     Fault(
+        "A timeout that was set was ignored, and nobody could see it",
+        "mosec#651, kserve#1666",
+        "agent and node tell the settings in force",
+        (more.test_agent_and_node_tell_the_settings_in_force,),
+        plants.tell_the_defaults,
+    ),
+    Fault(
         "A timeout that was set was ignored: the request's own",
         "mosec#651, kserve#1666",
         "every request has a deadline and a timer for it in the client",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import random
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Literal, get_args, get_origin, get_type_hints
 
@@ -24,7 +25,7 @@ from shared.events import Arrived, Row
 from shared.executors import ort
 from shared.plan import RAW, SegmentRange
 from shared.request import Answer, Array, Rejected
-from shared.settings import AgentGroup, CloudSettings, EdgeSettings, NodeAddress, NodeGroup
+from shared.settings import AgentGroup, CloudSettings, EdgeSettings, Insurance, NodeAddress, NodeGroup
 
 ROOT = Path(__file__).parent.parent
 KINDS: list[type[msgspec.Struct]] = [EdgeSettings, CloudSettings]
@@ -141,6 +142,18 @@ def unread(kinds: list[type[msgspec.Struct]]) -> list[str]:
 
 def test_every_setting_that_is_taken_is_read_by_somebody() -> None:
     assert unread(KINDS) == []
+
+
+def test_agent_and_node_tell_the_settings_in_force(tmp_path: Path) -> None:
+    bundle = str(make_bundle(tmp_path, "identity", elements=4, max_batch=ROWS))
+    of_node = CloudSettings(node=NodeGroup(endpoint=f"ipc://{tmp_path}/node", models=(bundle,), drain_ms=17.0))
+    with closing(cloud.node.Node(of_node)) as node:
+        assert node.stats().settings == of_node
+    insurance = Insurance(guard_ms=0.25)
+    group = AgentGroup(endpoint=f"ipc://{tmp_path}/agent", models=(bundle,))
+    of_agent = EdgeSettings(agent=group, insurance=insurance)
+    with closing(edge.agent.Agent(of_agent)) as agent:
+        assert agent.stats().settings == of_agent
 
 
 # --- executors ---------------------------------------------------------------------------------------------------------
