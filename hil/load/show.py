@@ -18,7 +18,7 @@ def show_report(report: LoadReport, console: Console) -> None:
     """All runs in a table; below it where time and requests went, and what is not to be believed."""
     console.print(f"{report.target}: {report.model}{f', {report.coding}' if report.coding else ''}")
     table = Table(box=None, pad_edge=False)
-    table.add_column("requests")
+    table.add_column("requests", no_wrap=True)
     for name in ("sent", "on time", "on time /s", *map(quantile_name, QUANTILES), "most"):
         table.add_column(name, justify="right", no_wrap=True)
     for run in report.runs:

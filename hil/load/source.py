@@ -49,7 +49,8 @@ class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         if not self.open_loop:
             return f"{self.in_flight} in flight"
         gaps = f"gamma, CV {self.cv:g}" if self.process == "gamma" else self.process
-        return f"{self.rate_per_s:,.6g}/s, {gaps}"
+        rate = f"{self.rate_per_s:,.0f}" if self.rate_per_s >= 1000.0 else f"{self.rate_per_s:.4g}"
+        return f"{rate}/s, {gaps}"
 
 
 class Schedule(msgspec.Struct, frozen=True):
