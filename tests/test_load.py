@@ -234,6 +234,11 @@ def test_a_run_that_shows_nothing_is_repeated_and_then_counts_as_if_it_had_not_b
 def test_a_search_ends_where_nothing_and_where_everything_holds() -> None:
     nothing = searched(0.0).found()
     assert (nothing.rate_per_s, nothing.bounded_by) == (0.0, "target")
+    seeking = RateSearch(500.0, 0.99, most_per_s=900.0)
+    seeking.told(1.0, True)
+    assert seeking.rate == 900.0
+    seeking.told(1.0, True)
+    assert seeking.rate is None
     everything = searched(1e9).found()
     assert (everything.rate_per_s, everything.next_per_s, everything.bounded_by) == (1e6, None, "nothing")
 

@@ -11,12 +11,14 @@ from hil.load.figures import figures_of
 from hil.load.opening import Opened
 from hil.load.play import play
 from hil.load.report import Load
-from hil.load.search import Found, RateSearch
+from hil.load.search import MOST_RATE, Found, RateSearch
 from hil.load.sender import bottleneck, sender_of
-from hil.load.source import Source
+from hil.load.source import MOST_REQUESTS, Source
 from hil.monitor import Monitor, Noise
 
 Progress = Callable[[str], None]
+MOST_KEPT = 0.9 * MOST_REQUESTS
+"""Requests expected of a run of a search; they come at random."""
 
 
 class Way(msgspec.Struct, frozen=True):
@@ -62,7 +64,8 @@ def search(
     opened: Opened, source: Source, share: float, precision: float, way: Way, progress: Progress
 ) -> tuple[Found, list[Load]]:
     """The highest rate of a source, from its own rate on, at which this share is on time; and all runs."""
-    noise, seeking, found = Noise(), RateSearch(source.rate_per_s, share, precision), list[Load]()
+    most = min(MOST_RATE, MOST_KEPT / (way.warm_up_s + way.seconds))
+    noise, seeking, found = Noise(), RateSearch(source.rate_per_s, share, precision, most), list[Load]()
     with Monitor(noise.late_ms) as monitor:
         while seeking.rate is not None:
             trial = msgspec.structs.replace(source, rate_per_s=seeking.rate)

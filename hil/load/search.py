@@ -41,16 +41,20 @@ class Found(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class RateSearch:
     """Ask `rate` for the next rate until it is None; say by `told` what came of it."""
 
-    def __init__(self, start_per_s: float, share: float, precision: float = PRECISION) -> None:
-        """`precision`: the search ends where the bounds are this close, as a part of the lower one."""
+    def __init__(
+        self, start_per_s: float, share: float, precision: float = PRECISION, most_per_s: float = MOST_RATE
+    ) -> None:
+        """`precision`: the search ends where the bounds are this close, as a part of the lower one. No rate above `most_per_s`
+        is tried."""
         self._share = share
         self._precision = precision
+        self._most = most_per_s
         self._low = 0.0
         self._high: float | None = None
         self._by_generator = False
         self._repeats = 0
         self._tries: list[Try] = []
-        self.rate: float | None = min(max(start_per_s, LEAST_RATE), MOST_RATE)
+        self.rate: float | None = min(max(start_per_s, LEAST_RATE), most_per_s)
 
     def told(self, share: float, judged: bool) -> None:
         """A run at `rate` has ended with this share on time."""
@@ -76,7 +80,7 @@ class RateSearch:
 
     def _next(self) -> float | None:
         if self._high is None:
-            return None if self._low >= MOST_RATE else min(2.0 * self._low, MOST_RATE)
+            return None if self._low >= self._most else min(2.0 * self._low, self._most)
         if self._low == 0.0:
             return None if self._high <= LEAST_RATE else max(self._high / 2.0, LEAST_RATE)
         if self._high <= self._low * (1.0 + self._precision):
