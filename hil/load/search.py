@@ -44,8 +44,8 @@ class RateSearch:
     def __init__(
         self, start_per_s: float, share: float, precision: float = PRECISION, most_per_s: float = MOST_RATE
     ) -> None:
-        """`precision`: the search ends where the bounds are this close, as a part of the lower one. No rate above `most_per_s`
-        is tried."""
+        """`precision`: the search ends where the bounds are this close, as a part of the lower one. No rate above
+        `most_per_s` is tried."""
         self._share = share
         self._precision = precision
         self._most = most_per_s
