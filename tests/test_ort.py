@@ -15,7 +15,7 @@ import pytest
 from tiny import inputs_for, make_bundle, run_chain, write_plan
 
 from shared.bundle import load_bundle, write_manifest
-from shared.errors import BundleError, ModelError, SettingsError
+from shared.errors import BundleError, ModelError, SettingsError, UserError
 from shared.executors import ort
 from shared.executors.ort import load_programs
 from shared.plan import Plan, SegmentRange
@@ -76,6 +76,23 @@ def test_all_sessions_of_the_process_share_one_arena_and_keep_weights_out_of_it(
         for entry in ("session.use_env_allocators", "session.use_device_allocator_for_initializers"):
             assert options.get_session_config_entry(entry) == "1"
     assert len(made) == 1
+    ort._share_arena.cache_clear()
+
+
+@pytest.mark.parametrize("fault", ["An allocator for this device has already been registered for sharing.", "no room"])
+def test_an_arena_that_the_application_made_is_shared_and_what_keeps_one_from_being_made_is_told(
+    path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError(f"[ONNXRuntimeError] : 1 : FAIL : {fault}")
+
+    ort._share_arena.cache_clear()
+    monkeypatch.setattr(onnxruntime, "create_and_register_allocator", refuse)
+    if "already" in fault:
+        assert load(path)._sessions
+    else:
+        with pytest.raises(UserError, match=r"onnxruntime \S+ makes no arena to share: no room$"):
+            load(path)
     ort._share_arena.cache_clear()
 
 

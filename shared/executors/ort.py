@@ -12,7 +12,8 @@ needs, and not the sum: twelve sessions of a small convolutional network at 8 ro
 
 Rejected: one session for each range (weights and arenas several times over). I/O binding, on the processor: `run` hands on
 the runtime's own memory without a copy, and outputs live until they are sent, longer than a run. Bound to memory that never
-changes a run was 2 to 5 µs faster, but outputs that were leased and bound for each run made it 1.1 to 2.4 times as long. One
+changes a run was 2 to 5 µs faster; small outputs that were copied out of it kept about half of that, of 150 KB and more none,
+and outputs that were leased and bound for each run made it 1.1 to 2.4 times as long. One
 pool of threads for all sessions: it cannot be told from Python not to spin, and took 55 ms of 300 while nothing ran; with one
 thread a run, the default, there is no pool at all.
 
@@ -27,7 +28,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -95,7 +96,7 @@ class _Runtime:
         classes = [value for value in vars(state).values() if isinstance(value, type) and issubclass(value, Exception)]
         self.errors: tuple[type[Exception], ...] = (*classes, RuntimeError, ValueError, TypeError)
         self.version: str = self._module.__version__
-        _share_arena()
+        _share_arena(self._module, self.errors)
 
     def providers(self) -> list[str]:
         return cast("list[str]", self._module.get_available_providers())
@@ -125,11 +126,15 @@ class _Runtime:
 
 
 @cache
-def _share_arena() -> None:
-    """Make the arena that all sessions of this process share, which cannot be taken back."""
-    module = importlib.import_module("onnxruntime")
+def _share_arena(module: Any, errors: tuple[type[Exception], ...]) -> None:
+    """Make the arena that all sessions of this process share, which cannot be taken back. Where the application that carries
+    the agent has made one already, that one is shared. Raises `UserError` where there can be none."""
     place = module.OrtMemoryInfo("Cpu", module.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, module.OrtMemType.DEFAULT)
-    module.create_and_register_allocator(place, None)
+    try:
+        module.create_and_register_allocator(place, None)
+    except errors as error:
+        if "already" not in str(error):
+            raise UserError(f"onnxruntime {module.__version__} makes no arena to share: {reason_of(error)}") from None
 
 
 class OrtInterrupt:
