@@ -119,6 +119,8 @@ def _explained(message: str, tree: Mapping[str, object], kind: type[msgspec.Stru
     steps = [int(step) if step.isdigit() else step for step in re.findall(r"[^.\[\]]+", path)]
     choices = _choices(inspect.type_info(kind), steps)
     reason = reason.split(", got ")[0].removeprefix("Expected ").replace("`object`", "a table").replace("`", "")
+    if "; expected " in reason:
+        return f"{path}: {reason}"  # a rule of the table itself, which names its key
     expected = f"one of {', '.join(choices)}" if choices else reason
     return f"{path}: is {shown(_value(tree, steps))}; expected {expected}"
 

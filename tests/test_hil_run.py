@@ -43,7 +43,7 @@ def played(folder: Path, make: MakeBackend) -> Report:
         faults=FAULTS,
         noise=Noise(tries=1),
     )
-    return run_scenario(scenario, folder, ("test", make), (), Console(quiet=True).print)
+    return run_scenario(scenario, {}, folder, ("test", make), (), Console(quiet=True).print)
 
 
 def check(report: Report) -> None:
@@ -84,6 +84,16 @@ def test_the_command_line_says_what_is_wrong(tmp_path: Path, arguments: dict[str
     with pytest.raises(UserError) as error:
         cli.run(out=tmp_path, **arguments)
     assert told in str(error.value)
+
+
+def test_what_cannot_be_read_or_written_is_told_before_anything_is_played(tmp_path: Path) -> None:
+    other = tmp_path / "other.toml"
+    other.write_text('name = "other"\nabout = "x"\n[[links]]\ntrace = "none.csv"\n', encoding="utf-8")
+    with pytest.raises(UserError, match=r"none.csv: cannot be read"):
+        cli.run(names=["good_link", str(other)], out=tmp_path / "out", backend="proxy")
+    with pytest.raises(OSError, match="missing"):
+        cli.run(names=["good_link"], out=tmp_path / "out", backend="proxy", junit=tmp_path / "missing" / "x.xml")
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_shipped_scenarios_are_listed() -> None:

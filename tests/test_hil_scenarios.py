@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from edge.cloud_way import BEST, DEVICE, name
+from hil import small_plans
 from hil.emulator.shape import Shape
 from hil.scenarios.carried import cannot_carry
-from hil.scenarios.check import check_scenario
+from hil.scenarios.check import ON_THE_WHOLE, ROUTES, check_scenario
 from hil.scenarios.find import find, load_scenario, shipped, traces
+from hil.scenarios.runs import Ways, adapted
 from hil.scenarios.scenario import Fault, Fleet, LinkPart, Scenario, Stream, shortened
 from hil.scenarios.timeline import Struck, asleep, frames, spans, steps, unreachable, words
 from shared.errors import SettingsError, UserError
@@ -48,6 +51,8 @@ def test_every_shipped_scenario_is_taken_and_long_enough(path: Path) -> None:
     [
         ("[stream]\nrate = 30", "stream.rate: unknown key; did you mean 'rate_hz'?"),
         ("[stream]\nrate_hz = 0.5", "stream.rate_hz: is 0.5; expected"),
+        ('[fleet]\nroute = "1/raw"', "fleet.route: is '1/raw'; expected one of best, device, 0/raw"),
+        ("[[links]]\nup = { loss = 1.5 }", "x.toml: links[0].up: loss is 1.5; expected 0 to 1"),
         ('[[faults]]\nat_s = 1.0\nkind = "explode"', "faults[0].kind: is 'explode'; expected one of 'c"),
         ('[[faults]]\nat_s = 1.0\nkind = "stop"\non = "node-a"', "faults[0].for_s: is 0.0; expected more than 0"),
         ('[[faults]]\nat_s = 90.0\nkind = "kill"\non = "edge"', "faults[0].at_s: is 90.0; expected less than 20"),
@@ -97,6 +102,39 @@ def test_what_is_wrong_is_refused_with_its_key(tmp_path: Path, text: str, told: 
 def test_paths_of_links_are_relative_to_the_scenarios_file(tmp_path: Path) -> None:
     one = load_scenario(written(tmp_path, '[[links]]\nname = "air"\ntrace = "drive.csv"'))
     assert one.links[0].trace == str(tmp_path.resolve() / "drive.csv")
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "", ".", "..", ".x", "-x", "x\\ny"])
+def test_a_scenarios_name_names_a_folder(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text(f'name = "{name}"\nabout = "a trial"\n', encoding="utf-8")
+    with pytest.raises(SettingsError, match=r"x.toml: name: is .* expected"):
+        load_scenario(path)
+
+
+def test_ways_are_called_as_an_agent_calls_them() -> None:
+    assert {word: name(route) for word, route in small_plans.ROUTES.items()} == ROUTES
+    assert ON_THE_WHOLE == (BEST, DEVICE)
+
+
+def test_a_folder_of_a_scenarios_name_does_not_hide_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "good_link").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert find("good_link") == shipped()["good_link"]
+
+
+@pytest.mark.parametrize(
+    "short", [scenario(seconds=0.01), scenario(Fault(at_s=0.0, kind="suspend", on="device", for_s=20.0))]
+)
+def test_a_run_without_frames_is_refused(short: Scenario) -> None:
+    with pytest.raises(SettingsError, match="hold no frame of each arm; expected"):
+        adapted(short, Ways(Path()))
+
+
+def test_a_report_says_which_trace_was_played() -> None:
+    one = adapted(scenario(), Ways(Path(), trace=Path("drive.csv")))
+    assert one.about == "a trial Here the link air plays drive.csv instead."
+    assert one.links[0].trace == str(Path("drive.csv").resolve())
 
 
 def test_a_name_that_is_none_is_told_with_those_that_are() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hil.links.echoes import EchoLog, probed, read_echoes, split, to_trace, usual_step_us
+from hil.links.files import read_link
 from hil.links.trace import Conditions, Direction, Moment, Trace, runs
 from hil.links.trace_csv import read_trace, write_trace
 from shared.errors import UserError
@@ -216,3 +219,11 @@ def test_halves_share_no_step_and_cut_no_outage() -> None:
     assert not first.outage.any()
     with pytest.raises(UserError, match=r"do not hold four blocks of 0\.3 s"):
         split(trace, 300.0)
+
+
+def test_a_log_that_spans_too_little_or_too_much_is_refused_by_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "drive.csv"
+    for last in ("0.1", "1e12"):
+        path.write_text(f"t_ms,rtt_ms\n0,10\n{last},11\n", encoding="utf-8")
+        with pytest.raises(UserError, match=r"drive.csv: the echoes span .* ms; expected 2 to"):
+            read_link(path, unseen_ms=1e15)

@@ -23,7 +23,11 @@ def read_link(
     if is_trace(text):
         return read_trace(text, str(path))
     log = read_echoes(text, str(path))
-    return to_trace(log, _step_us(log, step_ms), held_ms, unseen_ms)
+    step_us = _step_us(log, step_ms)
+    try:
+        return to_trace(log, step_us, held_ms, unseen_ms)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
 
 
 def read_text(path: Path) -> str:

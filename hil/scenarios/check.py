@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 from hil.scenarios.scenario import DEVICE, IN_USE, Fault, LinkPart, Scenario
@@ -11,13 +12,23 @@ LASTING = frozenset({"stop", "suspend", "heat", "meddle", "stall", "dark", "shap
 """Faults that have to end."""
 
 ON_LINKS = frozenset({"stall", "dark", "shape", "readdress"})
-ROUTES = ("raw", "jpeg", "split", "split-int8")
+ROUTES = {"raw": "0/raw", "jpeg": "0/jpeg90", "split": "1/raw", "split-int8": "1/int8"}
+"""What `model.routes` may have, and what an agent calls each (`hil.small_plans.ROUTES`)."""
+
+ON_THE_WHOLE = ("best", "device")
+"""What an agent's setting `route` may be beside the name of a route."""
+
+FOLDER = re.compile(r"\w[\w .-]*")
 
 
 def check_scenario(scenario: Scenario) -> None:
     """Raise `SettingsError` where keys do not fit each other."""
+    folder = "letters, digits, '_', '-', '.' and spaces, one of the first three at the beginning: it names a folder"
+    _expect(bool(FOLDER.fullmatch(scenario.name)), "name", scenario.name, folder)
     for route in scenario.model.routes:
         _expect(route in ROUTES, "model.routes", route, f"one of {', '.join(ROUTES)}")
+    taken = (*ON_THE_WHOLE, *(ROUTES[route] for route in scenario.model.routes))
+    _expect(scenario.fleet.route in taken, "fleet.route", scenario.fleet.route, f"one of {', '.join(taken)}")
     stream = scenario.stream
     _expect(stream.block_s * 2 <= stream.seconds, "stream.block_s", stream.block_s, "at most half of stream.seconds")
     if stream.block_s:

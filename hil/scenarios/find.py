@@ -32,7 +32,7 @@ def shipped() -> dict[str, Path]:
 def find(word: str) -> Path:
     """The file of a scenario: a path, or the name of a shipped one. Raises `UserError` where it is neither."""
     path = Path(word)
-    if path.suffix == ".toml" or path.exists():
+    if path.suffix == ".toml" or (path.exists() and not path.is_dir()):
         return path
     known = shipped()
     if word not in known:

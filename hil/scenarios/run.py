@@ -13,7 +13,6 @@ from hil.links.trace import Trace
 from hil.report import environment
 from hil.scenarios.backend import Backend
 from hil.scenarios.figures import RunFigures, figures, marks
-from hil.scenarios.find import traces
 from hil.scenarios.judge import Judgement, judge
 from hil.scenarios.known import Known, make_known
 from hil.scenarios.oracle import Course, Request, oracle_share
@@ -32,12 +31,17 @@ Say = Callable[[str], None]
 
 
 def run_scenario(
-    scenario: Scenario, folder: Path, backend: tuple[str, MakeBackend], weight: tuple[str, ...], say: Say
+    scenario: Scenario,
+    played_traces: Mapping[str, Trace],
+    folder: Path,
+    backend: tuple[str, MakeBackend],
+    weight: tuple[str, ...],
+    say: Say,
 ) -> Report:
-    """Play a scenario as often as it takes, at most `noise.tries` times, and report the last one. `folder` takes bundle,
-    logs and journals; `backend` is its name and what makes it. Raises `HeadtailError` where a process ends by itself."""
+    """Play a scenario as often as it takes, at most `noise.tries` times, and report the last one. `played_traces` are those
+    of its links by name; `folder` takes bundle, logs and journals; `backend` is its name and what makes it. Raises
+    `HeadtailError` where a process ends by itself."""
     began_s = time.monotonic()
-    played_traces = traces(scenario)
     known = make_known(scenario, folder)
     earlier: list[Judgement] = []
     while True:

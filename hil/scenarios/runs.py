@@ -17,7 +17,7 @@ from hil.scenarios.backend import Backend
 from hil.scenarios.carried import cannot_carry
 from hil.scenarios.check import check_scenario
 from hil.scenarios.emulated import EmulatedNetwork
-from hil.scenarios.find import load_scenario
+from hil.scenarios.find import load_scenario, traces
 from hil.scenarios.hosts import load_hosts
 from hil.scenarios.junit import to_junit
 from hil.scenarios.page import page
@@ -26,10 +26,11 @@ from hil.scenarios.remote import RemoteNetwork
 from hil.scenarios.report import Report, write_json
 from hil.scenarios.run import MakeBackend, run_scenario
 from hil.scenarios.scenario import LinkPart, Scenario, shortened
+from hil.scenarios.timeline import ARMS, frames
 from hil.verdict import BROKEN, HOLDS, NOT_JUDGED
 from hil.weight import add_weight
 from partitioner.terminal import PlainConsole
-from shared.errors import UserError
+from shared.errors import SettingsError, UserError
 
 SWITCH_S = 0.0005
 """Thread switch interval of this process, which is the application here."""
@@ -58,15 +59,18 @@ def play_all(files: Sequence[Path], ways: Ways) -> bool:
     this machine, cannot be used, before anything is played."""
     chosen = [adapted(load_scenario(path), ways) for path in files]
     make = _backend(ways, chosen)
+    known = [traces(scenario) for scenario in chosen]
+    if ways.junit is not None:
+        ways.junit.write_text(to_junit(()), encoding="utf-8")  # where it cannot be written, that shows before the runs
     weight = tuple(add_weight())
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.setswitchinterval(SWITCH_S)
     console = PlainConsole(width=None if sys.stdout.isatty() else WIDTH)
     reports: list[Report] = []
-    for scenario in chosen:
+    for scenario, played in zip(chosen, known, strict=True):
         folder = _folder(ways.out / scenario.name)
         console.print(f"{scenario.name}: {scenario.about}", style="bold")
-        report = run_scenario(scenario, folder, (ways.backend, make), weight, console.print)
+        report = run_scenario(scenario, played, folder, (ways.backend, make), weight, console.print)
         reports.append(report)
         write_json(report, folder / f"{scenario.name}.json")
         (folder / f"{scenario.name}.html").write_text(page(report), encoding="utf-8")
@@ -83,12 +87,18 @@ def adapted(scenario: Scenario, ways: Ways) -> Scenario:
     if ways.trace is not None:
         first = scenario.links[0]
         link = LinkPart(name=first.name, trace=str(ways.trace.resolve()), queue_kb=first.queue_kb)
-        scenario = replace(scenario, links=(link, *scenario.links[1:]))
+        about = f"{scenario.about} Here the link {first.name} plays {ways.trace.name} instead."
+        scenario = replace(scenario, about=about, links=(link, *scenario.links[1:]))
     if ways.seconds:
         scenario = shortened(scenario, ways.seconds)
     if ways.tries:
         scenario = replace(scenario, noise=replace(scenario.noise, tries=ways.tries))
     check_scenario(scenario)
+    if {frame.arm for frame in frames(scenario)} != set(ARMS):
+        raise SettingsError(
+            f"{scenario.name}: {scenario.stream.seconds:g} s hold no frame of each arm; expected a longer run "
+            "(stream.seconds, --seconds), or the device awake in it"
+        )
     return scenario
 
 
