@@ -44,6 +44,7 @@ from shared.process_settings import Effect
 from shared.settings import CloudSettings
 from shared.settings_file import load_cloud
 from shared.signals import Wish, outlive_signals, save_on_signal, stop_on_signals, tell_on_signal
+from shared.standard_streams import say
 from shared.transport import Router
 from shared.wire.codec import MAX_WORD, decode_edge
 from shared.workshop import Workshop
@@ -128,7 +129,7 @@ class Node:
             made.callback(self._measurer.close)
             found: tuple[DirectoryWatch, ...] = ()
             if settings.node.directory:
-                found = (DirectoryWatch(Path(settings.node.directory), announce=True),)
+                found = (DirectoryWatch(Path(settings.node.directory), say, announce=True),)
                 made.callback(found[0].close)
                 check_length(found[0].first)
             self._leaving = Wish(Draining(), self.stop)

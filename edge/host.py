@@ -16,6 +16,7 @@ from shared.directory_file import DirectoryWatch, Keeping
 from shared.events import Action, Dial, Event, HangUp, Keep, Send, SendFailed
 from shared.journal.keeper import Keeper
 from shared.settings import EdgeSettings
+from shared.standard_streams import say
 from shared.transport import Dealers
 from shared.wire.codec import decode_node
 from shared.wire.messages import ModelInfo
@@ -33,11 +34,11 @@ class Host:
     """
 
     def __init__(self, settings: EdgeSettings, incarnation: int, *, own_process: bool) -> None:
-        self._watch = (
-            DirectoryWatch(Path(settings.fleet.directory), announce=False) if settings.fleet.directory else None
-        )
+        tell = say if own_process else _ignore
+        self._keeping = Keeping(Path(settings.fleet.state), tell) if settings.fleet.state else None
+        directory = settings.fleet.directory
+        self._watch = DirectoryWatch(Path(directory), tell, announce=False) if directory else None
         settings, fault = with_newest(settings, self._watch.first if self._watch is not None else None)
-        self._keeping = Keeping(Path(settings.fleet.state)) if settings.fleet.state else None
         self._settings = settings
         self._shop = Workshop(
             settings.agent.models,
@@ -113,3 +114,7 @@ class Host:
             source.close()
         if self._keeping is not None:
             self._keeping.close()
+
+
+def _ignore(_line: str) -> None:
+    """What an application's own process is not told: its output is its own."""

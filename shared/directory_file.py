@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
 
-from shared.directory import Directory, encode
+from shared.directory import Directory, encode, newest
 from shared.errors import SettingsError
 from shared.events import DirectorySeen, Event
 from shared.settings_check import decode
 from shared.settings_file import load
 from shared.timer import make_timer
+
+Tell = Callable[[str], None]
+"""Takes a line that a person should read."""
 
 LOOK_NS = 1_000_000_000
 """How often a file is looked at."""
@@ -52,10 +55,15 @@ def keep(path: Path, directory: Directory) -> None:
 
 
 class Keeping:
-    """Keeps directories on a thread of its own, since a disk may be slow; of several that wait the last."""
+    """Keeps directories on a thread of its own, since a disk may be slow; of several that wait the last. `tell` hears, once,
+    why one could not be written."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, tell: Tell) -> None:
+        """Raises `SettingsError` where the file's folder is not there."""
+        if not path.parent.is_dir():
+            raise SettingsError(f"fleet.state: is {str(path)!r}; expected a file in a folder that is there")
         self._path = path
+        self._tell = tell
         self._wanted: Directory | None = None
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -87,20 +95,24 @@ class Keeping:
                 keep(self._path, directory)
                 self.fault = ""
             except OSError as error:
-                self.fault = f"{self._path}: cannot be written: {error.strerror}"
+                before, self.fault = self.fault, f"{self._path}: cannot be written: {error.strerror}"
+                if self.fault != before:
+                    self._tell(f"{self.fault}; the list of nodes is not kept")
 
 
 class DirectoryWatch:
     """A source of `DirectorySeen`: looks once a second whether a directory's file has changed. What cannot be read is
     counted in `faults`, and the last good one counts on."""
 
-    def __init__(self, path: Path, *, announce: bool) -> None:
-        """`announce`: the first event tells of what is there now (`first`). Raises `SettingsError` where the file is no
-        directory."""
+    def __init__(self, path: Path, tell: Tell, *, announce: bool) -> None:
+        """`announce`: the first event tells of what is there now (`first`). `tell` hears what is wrong with the file later.
+        Raises `SettingsError` where the file is no directory."""
         self._path = path
         self._announce = announce
         self._stamp = _stamp(path)
         self.first = load_directory(path)
+        self._last = self.first
+        self._tell = tell
         self.faults = 0
         self._timer = make_timer()
         self._due_ns = 0
@@ -124,10 +136,17 @@ class DirectoryWatch:
             return ()
         self._stamp = stamp
         try:
-            return (DirectorySeen(load_directory(self._path)),)
-        except SettingsError:
+            found = load_directory(self._path)
+        except SettingsError as error:
             self.faults += 1
+            self._tell(f"{error}; the list of nodes stays as it was")
             return ()
+        if found.epoch <= self._last.epoch and found != self._last:
+            self._tell(
+                f"{self._path}: epoch: is {found.epoch}; expected more than {self._last.epoch} for a list that counts"
+            )
+        self._last = newest(self._last, found) or found
+        return (DirectorySeen(found),)
 
     def pending(self) -> bool:
         """Whether the first is still to be told."""

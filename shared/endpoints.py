@@ -11,6 +11,7 @@ MAX_PATH = 107
 """Bytes of an ipc path: what fits into the system's address of a local socket."""
 
 _INTERFACE = re.compile(r"[^\s/:\0]{1,15}")
+_NUMBERS = re.compile(r"[0-9.]*\.[0-9.]*")
 _TCP = re.compile(r"tcp://(?P<host>\*|\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5}|\*)")
 
 
@@ -55,7 +56,12 @@ def source_fault(source: str, endpoint: str) -> str | None:
         return None
     if not endpoint.startswith("tcp://"):
         return "none where the endpoint is not tcp://host:port"
-    if is_address(source) or _INTERFACE.fullmatch(source):
+    if is_address(source):
+        host = endpoint.removeprefix("tcp://").rpartition(":")[0].strip("[]")
+        if is_address(host) and (":" in host) != (":" in source):
+            return f"an address of the endpoint's kind, {'IPv6' if ':' in host else 'IPv4'}"
+        return None
+    if _INTERFACE.fullmatch(source) and not _NUMBERS.fullmatch(source):
         return None
     return "an address of this host or the name of an interface"
 

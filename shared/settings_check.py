@@ -155,6 +155,8 @@ def _check_rules(settings: msgspec.Struct) -> None:
         low, high = settings.outliers.pause_ms
         if low > high:
             raise SettingsError(f"outliers.pause_ms: is [{low}, {high}]; expected the shorter pause first")
+        if 0 < settings.outliers.slower < 1:
+            raise SettingsError(f"outliers.slower: is {settings.outliers.slower}; expected 0 or at least 1")
         least, most = settings.insurance.hold_ms, settings.insurance.hold_max_ms
         if most < least:
             raise SettingsError(f"insurance.hold_max_ms: is {most}; expected at least hold_ms, {least}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sys
+from contextlib import suppress
 from io import TextIOWrapper
 from typing import TextIO
 
@@ -90,3 +91,10 @@ def _is_open(number: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def say(line: str) -> None:
+    """A line on stderr, if there is one that takes it: a service does not fail for want of it."""
+    with suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()

@@ -95,3 +95,7 @@ def test_the_command_draws_and_tells(tmp_path: Path) -> None:
     done = CliRunner().invoke(group(), ["crowd", *small, "--codec"])
     assert "a node's turn, by this machine's clock: p50" in done.output
     assert CliRunner().invoke(group(), ["crowd", "--dies-s", "9", "--returns-s", "3"]).exit_code == 2
+    nobody = ["--edges", "1", "--hz", "0.1", "--seconds", "1", "--dies-s", "0.2", "--returns-s", "0.5"]
+    refused = CliRunner().invoke(group(), ["crowd", *nobody])
+    assert refused.exit_code == 2
+    assert "no request counts; expected a longer run" in refused.output

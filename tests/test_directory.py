@@ -213,15 +213,24 @@ def test_what_is_kept_is_whole_and_found_again(tmp_path: Path) -> None:
 
 
 def test_keeping_writes_the_last_and_says_what_went_wrong(tmp_path: Path) -> None:
-    keeping = Keeping(tmp_path / "kept.json")
+    heard: list[str] = []
+    keeping = Keeping(tmp_path / "kept.json", heard.append)
     for epoch in range(1, 20):
         keeping.keep(told(epoch, A))
     keeping.close()
     assert load_kept(tmp_path / "kept.json") == told(19, A)
-    lost = Keeping(tmp_path / "nowhere" / "kept.json")
-    lost.keep(told(1, A))
-    lost.close()
+    assert heard == []
+    folder = tmp_path / "leaves"
+    folder.mkdir()
+    lost = Keeping(folder / "kept.json", heard.append)
+    folder.rmdir()
+    for epoch in (1, 2):
+        lost.keep(told(epoch, A))
+        lost.close()
+    assert heard == [f"{lost.fault}; the list of nodes is not kept"]
     assert "cannot be written" in lost.fault
+    with pytest.raises(SettingsError, match=r"fleet.state: is .*; expected a file in a folder that is there"):
+        Keeping(folder / "kept.json", heard.append)
 
 
 def test_an_agent_begins_with_the_newest_list_and_its_own_ways_to_the_nodes(tmp_path: Path) -> None:
@@ -246,7 +255,8 @@ def test_a_file_that_changes_is_seen_and_one_that_is_wrong_is_counted(
     monkeypatch.setattr("shared.directory_file.LOOK_NS", 1_000_000)
     path = tmp_path / "fleet.toml"
     path.write_text(TEXT)
-    with closing(DirectoryWatch(path, announce=True)) as watch:
+    heard: list[str] = []
+    with closing(DirectoryWatch(path, heard.append, announce=True)) as watch:
         assert watch.pending()
         assert list(watch.drain()) == [DirectorySeen(load_directory(path))]
         assert not watch.pending()
@@ -257,6 +267,11 @@ def test_a_file_that_changes_is_seen_and_one_that_is_wrong_is_counted(
         os.utime(path, ns=(2, 2))
         assert list(wait(watch)) == []
         assert watch.faults == 1
+        assert [line.partition(" TOML")[0] for line in heard] == [f"{path}: not valid"]
+        path.write_text(TEXT.replace("epoch = 4", "epoch = 5").replace(":1", ":2"))
+        os.utime(path, ns=(3, 3))
+        assert list(wait(watch)) == [DirectorySeen(load_directory(path))]
+        assert heard[1:] == [f"{path}: epoch: is 5; expected more than 5 for a list that counts"]
 
 
 def wait(watch: DirectoryWatch) -> list[object]:

@@ -138,6 +138,15 @@ def test_a_wrong_type_is_refused_with_path_value_and_what_was_expected(
         ("[link]\nrtt_ms = nan", "link.rtt_ms: is nan; expected float >= 0.0"),
         ("[link]\nrate_mbit = 0.0", "link.rate_mbit: is 0.0; expected float >= 0.001"),
         ("[link]\nreturn_pause_ms = [3, -1]", "link.return_pause_ms[1]: is -1; expected float >= 0.0"),
+        ("[outliers]\nslower = 0.5", "outliers.slower: is 0.5; expected 0 or at least 1"),
+        (
+            '[[nodes]]\nname = "a"\nendpoint = "tcp://10.0.0.1:7711"\nsource = "::1"',
+            "nodes[0].source: is '::1'; expected an address of the endpoint's kind, IPv4",
+        ),
+        (
+            '[[nodes]]\nname = "a"\nendpoint = "tcp://10.0.0.1:7711"\nsource = "10.0.2"',
+            "nodes[0].source: is '10.0.2'; expected an address of this host or the name of an interface",
+        ),
         ("[link]\nreturn_pause_ms = [3, 1]", "link.return_pause_ms: is [3.0, 1.0]; expected the lower end first"),
         ("[insurance]\nhold_ms = 5", "insurance.hold_max_ms: is 1.0; expected at least hold_ms, 5.0"),
         ("[agent]\nname = ''", "agent.name: is ''; expected str of length >= 1"),

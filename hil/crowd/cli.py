@@ -74,6 +74,10 @@ def main(
     began = time.monotonic()
     turns = Turns(time.perf_counter_ns)
     outcome = play(crowd, turns if codec else None)
+    if not outcome.requests:
+        raise UserError(
+            f"--hz {hz:g}, --seconds {seconds:g}: no request counts; expected a longer run, or more of them"
+        )
     result = Result(judge(outcome), outcome, time.monotonic() - began, turns.took.figures())
     if svg is not None:
         write_text(svg, drawn(outcome))

@@ -21,7 +21,6 @@ import hashlib
 import os
 import platform
 import re
-import sys
 import tempfile
 import threading
 import time
@@ -40,6 +39,7 @@ from shared.journal.recorder import Recorder
 from shared.journal.share import OnTimeShare
 from shared.ports import Machine
 from shared.settings import Journal
+from shared.standard_streams import say
 
 SUFFIX = ".journal"
 PAUSE_S = 0.002
@@ -135,7 +135,7 @@ class Keeper:
 
     def _tell(self, line: str) -> None:
         if self._own_process:
-            _say(f"headtail: {line}")
+            say(f"headtail: {line}")
 
     def _tell_failure(self, line: str) -> None:
         self._tell(line)
@@ -143,7 +143,7 @@ class Keeper:
             try:
                 warnings.warn(f"headtail: {line}", stacklevel=2)
             except UserWarning as warning:  # made an error by the application's filters, which nobody here can take
-                _say(f"{warning}")
+                say(f"{warning}")
 
     def _rescue(self, error: Exception) -> None:
         """The machine broke a rule: keep what led there, and say where."""
@@ -233,10 +233,3 @@ def _version() -> str:
 
 def _told(error: Exception) -> str:
     return str(error) if isinstance(error, JournalError) else f"{type(error).__name__}: {error}"
-
-
-def _say(line: str) -> None:
-    """A line on stderr, if there is one that takes it: nothing here may fail for want of it."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()
