@@ -45,7 +45,7 @@ from shared.plan import Plan, SegmentRange
 from shared.queue import Job
 from shared.request import Array, Buffer, Stages
 from shared.running import Launch
-from shared.scheduler import scheduler_of
+from shared.scheduler_setup import scheduler_of
 from shared.settings import CloudSettings
 from shared.wire.codec import MAX_NUMBER
 from shared.wire.messages import (
@@ -78,6 +78,10 @@ class Admitted(msgspec.Struct, frozen=True, gc=False):
     job: int
     received_ns: int
     deadline_ns: int
+    tail_ns: int = 0
+    """How long earlier pieces of it ran,"""
+    codec_ns: int = 0
+    """and the decoding before them."""
 
 
 class Session:
@@ -95,7 +99,14 @@ class Session:
         self._plans = dict(plans)
         self._node = node
         self._incarnation = incarnation
-        self.scheduler = scheduler_of(plans, "cloud", settings.execution, settings.batching, settings.scheduling)
+        self.scheduler = scheduler_of(
+            plans,
+            "cloud",
+            settings.execution,
+            settings.batching,
+            settings.scheduling,
+            in_pieces=settings.scheduling.enable_preemption,
+        )
         self.peers = Peers(settings.limits.max_peers, settings.node.credits, settings.scheduling.max_queued)
         self._door = Door(self._plans, self.scheduler, settings.scheduling.priority_levels)
         self._admitted: dict[int, Admitted] = {}
@@ -304,8 +315,20 @@ class Session:
                 self.counters["unwanted-rows"] += job.rows
             elif result.error:
                 self._refuse_job(job.id, "failed", result.error, now, out)
+            elif launch.partial:
+                self._go_on(job, launch, result.outputs, event)
             else:
                 self._reply(self._settle(job.id), result.outputs, event, now, out)
+
+    def _go_on(self, job: Job, launch: Launch, outputs: tuple[Array | Buffer, ...], event: Finished) -> None:
+        """A first part of a request's work is done."""
+        self.counters["pieces"] += 1
+        self._stuck.pop(job.id, None)
+        admitted = self._admitted[job.id]
+        codec = admitted.codec_ns + event.codec_ns
+        tail = admitted.tail_ns + event.ended_ns - event.began_ns - event.codec_ns
+        self._admitted[job.id] = msgspec.structs.replace(admitted, tail_ns=tail, codec_ns=codec)
+        self.scheduler.go_on(job, launch, outputs)
 
     def _failed(self, event: Failed, now: int, out: list[Action]) -> None:
         launch, _ = self.scheduler.failed(event.run, now)
@@ -319,10 +342,11 @@ class Session:
     ) -> None:
         asked = admitted.message
         peer = self.peers.of_account(admitted.account)
+        before = admitted.tail_ns + admitted.codec_ns
         stages: Stages = {
-            "cloud_queue": event.began_ns - admitted.received_ns + now - event.ended_ns,
-            "codec": event.codec_ns,
-            "tail": event.ended_ns - event.began_ns - event.codec_ns,
+            "cloud_queue": event.began_ns - admitted.received_ns + now - event.ended_ns - before,
+            "codec": admitted.codec_ns + event.codec_ns,
+            "tail": admitted.tail_ns + event.ended_ns - event.began_ns - event.codec_ns,
         }
         reply = Reply(
             incarnation=asked.incarnation,

@@ -58,7 +58,7 @@ from shared.latency import WorkKey
 from shared.plan import Plan, Rung
 from shared.request import Answer, Missed, Outcome, Rejected, Request, Superseded
 from shared.running import Launch
-from shared.scheduler import scheduler_of
+from shared.scheduler_setup import scheduler_of
 from shared.settings import EdgeSettings
 
 

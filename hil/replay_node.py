@@ -43,7 +43,7 @@ class NodeLives:
                     life.saw(now, came(event, "its edge"))
             case Finished():
                 for life in self._runs.finished(event, now):
-                    life.spent("cloud_queue", event.began_ns - life.arrived_ns)
+                    life.spent("cloud_queue", event.began_ns - life.arrived_ns - sum(life.stages.values()))
                     life.spent("codec", event.codec_ns)
                     life.spent("tail", event.ended_ns - event.began_ns - event.codec_ns)
             case Failed():

@@ -16,7 +16,7 @@ from hil.small_plans import write_small
 from hil.timed_device import Device
 from shared.bundle import write_manifest
 from shared.plan import PLAN_FILE, CodecTime, Plan, Profile, RangeTime
-from shared.settings import CloudLimits, CloudSettings, Execution, NodeGroup, Scheduling
+from shared.settings import CloudLimits, CloudSettings, Execution, NodeGroup, NodeScheduling
 
 SLOWDOWN = 500.0
 """Nearly all of a launch is the wait that stands for the device."""
@@ -54,6 +54,6 @@ def timed_settings(bundles: Sequence[Path], endpoint: str) -> CloudSettings:
     return CloudSettings(
         node=NodeGroup(name="timed", endpoint=endpoint, models=tuple(map(str, bundles)), credits=CREDITS),
         execution=Execution(slowdown=SLOWDOWN),
-        scheduling=Scheduling(max_queued=2 * CREDITS),
+        scheduling=NodeScheduling(max_queued=2 * CREDITS),
         limits=CloudLimits(max_open=2 * CREDITS),
     )

@@ -98,9 +98,9 @@ class DeadlineQueue:
     def __contains__(self, job: int) -> bool:
         return job in self._jobs
 
-    def push(self, job: Job) -> bool:
-        """Add a job; False where the queue is full."""
-        if len(self._jobs) >= self._limit:
+    def push(self, job: Job, reserved: int = 0) -> bool:
+        """Add a job; False where the queue is full, but for `reserved` places."""
+        if len(self._jobs) + reserved >= self._limit:
             return False
         self._jobs[job.id] = job
         if job.promised:

@@ -11,6 +11,7 @@ import msgspec
 
 from shared.errors import InvariantBroken
 from shared.events import Run
+from shared.latency import WorkKey
 from shared.memory import Lease
 from shared.queue import Job
 
@@ -38,6 +39,17 @@ class Launch(msgspec.Struct, frozen=True, gc=False):
     typical_ns: int
     pessimistic_ns: int
 
+    @property
+    def partial(self) -> bool:
+        """Whether it is a first part of its jobs' work (`shared.pieces`)."""
+        return self.run.range != self.jobs[0].range
+
+    @property
+    def key(self) -> WorkKey:
+        """What it is timed by."""
+        whole = self.jobs[0].key
+        return WorkKey(whole.contract, self.run.range, whole.decode) if self.partial else whole
+
 
 class Running:
     """The launches of a process, at most one on each of its executors."""
@@ -50,6 +62,8 @@ class Running:
         """When each run that is not suspect yet will be."""
         self._suspect: set[int] = set()
         self._dead: set[int] = set()
+        self.to_go_on = 0
+        """Jobs of which only a first part is out: what is left of them will wait again."""
 
     def __len__(self) -> int:
         return len(self._launches)
@@ -82,6 +96,8 @@ class Running:
         self._next_overdue = min(self._next_overdue, at)
         self._launches[launch.run.run] = launch
         self._busy[launch.run.executor] = launch.run.run
+        if launch.partial:
+            self.to_go_on += len(launch.jobs)
 
     def end(self, run: int) -> tuple[Launch, frozenset[int]]:
         """A run is over: its launch, and the jobs of it that nobody wanted any more."""
@@ -89,6 +105,8 @@ class Running:
         if launch is None:
             raise InvariantBroken(f"run {run} ended, but none such is out")
         self._busy[launch.run.executor] = None
+        if launch.partial:
+            self.to_go_on -= len(launch.jobs)
         if self._overdue.pop(run, None) == self._next_overdue:
             self._next_overdue = min(self._overdue.values(), default=NEVER_NS)
         self._suspect.discard(run)

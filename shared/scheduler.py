@@ -17,42 +17,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import chain
 
-import msgspec
-
 from shared.batcher import form
+from shared.decision import NOTHING, Decision
 from shared.errors import InvariantBroken
 from shared.events import Run
-from shared.latency import US, Latency
+from shared.latency import Latency
 from shared.memory import Arena, PoolKey
-from shared.plan import Plan
+from shared.pieces import Piece, longest_piece, rest_of
 from shared.queue import DeadlineQueue, Job, Lane, Seen
+from shared.request import Array, Buffer
 from shared.reserve import Promise, first_broken, keep
 from shared.room import keeps_room
 from shared.running import NEVER_NS, Launch, Running
-from shared.settings import Batching, Execution, Scheduling
-from shared.slots import Side, rows_bound, slot_plan
 from shared.streams import Streams
 from shared.targets import Targets
 
-
-class Decision(msgspec.Struct, frozen=True, gc=False):
-    """What `schedule` found: runs to launch now; jobs that can no longer be on time; jobs whose promise was revoked, since
-    not all can be kept any more; launches whose executor has become suspect. Jobs that are `expired` or `revoked` have left
-    the queue. Where there is something in `revoked` or `overdue`, nothing was launched yet: the owner finds other work
-    for them first and calls again."""
-
-    runs: tuple[Run, ...] = ()
-    expired: tuple[Job, ...] = ()
-    revoked: tuple[Job, ...] = ()
-    overdue: tuple[Launch, ...] = ()
-
-    @property
-    def final(self) -> bool:
-        """Whether the owner need not call again."""
-        return not self.revoked and not self.overdue
-
-
-NOTHING = Decision()
 LEAST = 1 << 30
 """A class below all others."""
 
@@ -71,11 +50,12 @@ class Scheduler:
         max_streams: int = 0,
         *,
         of_many: bool = False,
+        in_pieces: bool = False,
     ) -> None:
         """`max_rows` is the largest launch by contract. `max_queued` bounds the waiting jobs, `max_streams` the announced
         streams. A launch that typically takes up to `in_place_ns` is to be carried out by the loop itself. `of_many`: the
         work is that of many, who promise nothing, so that rates decide what is aimed at and what leaves room
-        (`shared.targets`)."""
+        (`shared.targets`). `in_pieces`: where there is no room for the whole of it, a first part is launched."""
         self.latency = latency
         self.arena = arena
         self.streams = Streams(max_streams)
@@ -84,6 +64,7 @@ class Scheduler:
         self._queue = DeadlineQueue(max_queued)
         self._targets = Targets(executors, latency, max_rows)
         self._of_many = of_many
+        self._in_pieces = in_pieces and of_many
         self._running = Running(executors)
         self._runs = 0
         self._held = False
@@ -122,13 +103,21 @@ class Scheduler:
 
     def submit(self, job: Job, now: int) -> bool:
         """Queue a job; False where the queue is full. Admission is the owner's, by `can_promise`."""
-        if not self._queue.push(job):
+        if not self._queue.push(job, self._running.to_go_on):
             return False
         too_late = job.deadline_ns - self.latency.typical(job.key, job.row.rows) + 1
         self.expiry_ns = too_late if too_late < self.expiry_ns else self.expiry_ns
         if self._of_many:
             self._targets.came(job, now)
         return True
+
+    def go_on(self, job: Job, launch: Launch, outputs: tuple[Array | Buffer, ...]) -> None:
+        """A first part of a job's work has run and gave `outputs`: the rest waits. To be called before anything else is
+        submitted: its place in the queue was kept only until the launch ended."""
+        rest = rest_of(job, launch, outputs)
+        if not self._queue.push(rest):
+            raise InvariantBroken(f"there is no place for the rest of job {job.id}")
+        self.expiry_ns = min(self.expiry_ns, self._too_late(rest))
 
     def waiting_ns(self, job: int) -> int:
         """How long a job that waits takes at its longest of late; 0 where it does not wait."""
@@ -148,13 +137,13 @@ class Scheduler:
         """A run ended by itself after `elapsed_ns`, which teaches the latency model: its slot and executor are free. Returns
         the launch and the jobs that nobody wanted any more."""
         launch, unwanted = self._release(run)
-        self.latency.observe(launch.jobs[0].key, launch.rows, elapsed_ns)
+        self.latency.observe(launch.key, launch.rows, elapsed_ns)
         return launch, unwanted
 
     def failed(self, run: int, now: int) -> tuple[Launch, frozenset[int]]:
         """A run came to nothing: as `ended`, but all that it teaches is that it was not over yet."""
         launch, unwanted = self._release(run)
-        self.latency.observe_aborted(launch.jobs[0].key, launch.rows, now - launch.began_ns)
+        self.latency.observe_aborted(launch.key, launch.rows, now - launch.began_ns)
         return launch, unwanted
 
     def _release(self, run: int) -> tuple[Launch, frozenset[int]]:
@@ -378,10 +367,15 @@ class Scheduler:
     def _launch(self, executor: int, head: Job, now: int) -> Run | None:
         batch = self._batch(head, now)
         rows = sum([j.row.rows for j in batch])
-        pessimistic = now + self.latency.pessimistic(head.key, rows)
+        key = head.key
+        pessimistic = now + self.latency.pessimistic(key, rows)
         while self._would_break(executor, batch, pessimistic, now):
             if len(batch) == 1:
-                return None
+                piece = self._piece(executor, head, now) if self._in_pieces else None
+                if piece is None:
+                    return None
+                batch, key, rows, pessimistic = piece.jobs, piece.key, piece.rows, now + piece.longest_ns
+                break
             rows -= batch.pop().rows
             pessimistic = now + self.latency.pessimistic(head.key, rows)
         lease = None
@@ -389,22 +383,31 @@ class Scheduler:
             lease = self.arena.acquire(PoolKey(head.contract, head.range.program, head.range.first), rows)
             if lease is None:
                 return None
-        typical = self.latency.typical(head.key, rows)
+        typical = self.latency.typical(key, rows)
+        whole = typical if key is head.key else self.latency.typical(head.key, rows)
         self._runs += 1
         run = Run(
             run=self._runs,
             executor=executor,
             contract=head.contract,
-            range=head.range,
+            range=key.range,
             rows=tuple([j.row for j in batch]),
             slot=-1 if lease is None else lease.slot,
-            latest_ns=min([j.deadline_ns for j in batch]) - typical,
+            latest_ns=min([j.deadline_ns for j in batch]) - whole,
             in_place=typical <= self._in_place_ns,
             generation=0 if lease is None else lease.generation,
         )
         self._queue.take(batch)
         self._running.begin(Launch(run, tuple(batch), rows, lease, now, now + typical, pessimistic))
         return run
+
+    def _piece(self, executor: int, head: Job, now: int) -> Piece | None:
+        """A first part of the head's work that leaves the room that the whole does not."""
+
+        def fits(jobs: list[Job], takes_ns: int) -> bool:
+            return self._keeps_room(executor, jobs, now + takes_ns, now)
+
+        return longest_piece(head, self._batch(head, now), self.latency, fits) if head.priority else None
 
     def _would_break(self, executor: int, batch: list[Job], pessimistic: int, now: int) -> bool:
         """Whether launching `batch` makes a promise late, or an expected frame as important, that else would be kept; or
@@ -476,25 +479,3 @@ class Scheduler:
         if self.arena.in_use() != self._running.leases():
             raise InvariantBroken(f"{self.arena.in_use()} slots are in use for {self._running.leases()} launches")
         self.arena.validate()
-
-
-def scheduler_of(
-    plans: Mapping[str, Plan],
-    side: Side,
-    execution: Execution,
-    batching: Batching,
-    scheduling: Scheduling,
-    max_streams: int = 0,
-) -> Scheduler:
-    """The scheduler of a process that serves these plans (by contract digest) with these settings."""
-    slots = [slot_plan(c, plan, batching.max_batch_size, execution.executors, side) for c, plan in plans.items()]
-    return Scheduler(
-        executors=execution.executors,
-        latency=Latency.of(plans.items(), side, execution.slowdown),
-        arena=Arena(chain.from_iterable(slots)),
-        max_rows={contract: rows_bound(plan, batching.max_batch_size) for contract, plan in plans.items()},
-        max_queued=scheduling.max_queued,
-        in_place_ns=int(execution.in_place_us * US) if execution.slowdown == 1.0 else 0,
-        max_streams=max_streams,
-        of_many=side == "cloud",
-    )

@@ -68,6 +68,13 @@ class Scheduling(Group, frozen=True):
     max_queued: Count = 1024
 
 
+class NodeScheduling(Scheduling, frozen=True):
+    """Of a node. `enable_preemption`: where the whole of a launch would leave no room for what comes of more important
+    classes, a first part of its segments is launched, and the rest waits again."""
+
+    enable_preemption: bool = True
+
+
 class Insurance(Group, frozen=True):
     """`mode`: `in_flight` runs the local answer while the cloud works; `late` puts it off as long as it can, which spares
     energy where the cloud mostly answers, and risks an answer now and then. `warm_ms`: a rung that has not run for so long is
@@ -287,7 +294,7 @@ class CloudSettings(Group, frozen=True):
     execution: Execution = Execution()
     batching: Batching = Batching()
     memory: Memory = Memory()
-    scheduling: Scheduling = Scheduling()
+    scheduling: NodeScheduling = NodeScheduling()
     limits: CloudLimits = CloudLimits()
     process: Process = Process()
     journal: Journal = Journal()

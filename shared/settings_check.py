@@ -30,7 +30,6 @@ NOT_YET_KEYS = frozenset(
         "memory.max_memory_usage_mb",
         "memory.enable_memory_mapping",
         "model_loading",
-        "scheduling.enable_preemption",
         "scheduling.max_concurrent_batches",
         "monitoring",
     }

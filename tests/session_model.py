@@ -14,7 +14,7 @@ from plans import INT8, MID, RAW_ROUTE, X, Y, make_plan
 
 from cloud.peers import SILENT_NS
 from cloud.session import Session
-from shared.events import Abort, Action, ClockJumped, Event, Failed, Received, Run, Send, SendFailed, Tick, WakeAt
+from shared.events import Abort, Action, ClockJumped, Event, Failed, Received, Row, Run, Send, SendFailed, Tick, WakeAt
 from shared.latency import WorkKey
 from shared.plan import SegmentRange
 from shared.settings import CloudSettings
@@ -27,6 +27,8 @@ WAYS = ((0, "raw"), (1, "raw"), (1, INT8.name))
 """Cuts and codings that the plan has."""
 AHEAD = {"one": 0, "two": 7_000_000 * MS, "three": -3_000_000 * MS}
 """How far each peer's clock is ahead of the node's."""
+LAST = 2
+"""The cut of the outputs."""
 ODD = 999_999
 """Sequence of requests that do not fit the plan."""
 
@@ -46,6 +48,11 @@ class Asked:
     frame: bytes
     due: int
     state: str = "open"
+    at: int = 0
+    """The cut up to which it has run."""
+
+    def __post_init__(self) -> None:
+        self.at = self.message.cut
 
     @property
     def open(self) -> bool:
@@ -86,7 +93,8 @@ class SessionModel:
         self.heard: dict[Who, int] = {}
         self.left: list[Who] = []
         self.asked: dict[bytes, Asked] = {}
-        self.executed: set[Identity] = set()
+        self.executed: set[tuple[Identity, int]] = set()
+        """Attempts, each with the cut from which it ran."""
         self.runs: dict[int, Run] = {}
         self.aborted: set[int] = set()
         self.number = 0
@@ -165,6 +173,7 @@ class SessionModel:
         ended: Run | None = None,
         good: AbstractSet[bytes] = frozenset(),
     ) -> list[Message]:
+        going_on = [] if ended is None else self.go_on(ended, good)
         actions = self.session.handle(event, self.now)
         self.session.validate()
         self.forget_silent()
@@ -175,9 +184,18 @@ class SessionModel:
             self.asked[fresh.frame] = fresh
         for action in actions:
             self.judge(action, event, ended, good, refused)
-        owed = [] if ended is None else [self.asked[bytes(row.inputs[0])] for row in ended.rows]
-        assert not any(asked.open for asked in owed), "a run has ended, and what it was for is still open"
+        owed = [] if ended is None else [self.asked_by(row) for row in ended.rows]
+        left = [asked for asked in owed if asked.open and asked not in going_on]
+        assert not left, "a run has ended, and what it was for is still open"
         return [a.message for a in actions if isinstance(a, Send)]
+
+    def go_on(self, ended: Run, good: AbstractSet[bytes]) -> list[Asked]:
+        """Of the requests of a run those of which it was a first part, and which are still wanted."""
+        asked = [self.asked_by(row) for row in ended.rows]
+        going_on = [a for a in asked if a.state == "running" and a.frame in good and ended.range.last < LAST]
+        for one in going_on:
+            one.state, one.at = "open", ended.range.last
+        return going_on
 
     def first_refusal(self, actions: list[Action], fresh: Asked | None) -> Refusal | None:
         """The refusal that answers a request which is not let in."""
@@ -210,7 +228,7 @@ class SessionModel:
                 self.launched(action)
             case Abort():
                 assert action.run in self.runs, "a run is aborted that is not out"
-                wanted = any(self.asked[bytes(row.inputs[0])].open for row in self.runs[action.run].rows)
+                wanted = any(self.asked_by(row).open for row in self.runs[action.run].rows)
                 assert not wanted or isinstance(event, Received), "a run is aborted that is wanted"
                 self.aborted.add(action.run)
             case WakeAt():
@@ -231,11 +249,12 @@ class SessionModel:
         assert all(other.executor != run.executor for other in self.runs.values()), "two runs on one executor"
         self.runs[run.run] = run
         for row in run.rows:
-            asked = self.asked[bytes(row.inputs[0])]  # type: ignore[arg-type]
+            asked = self.asked_by(row)
             assert asked.state == "open", f"a run for a request that is {asked.state}"
-            assert asked.identity not in self.executed, "a request runs twice"
-            assert (run.range.first, row.rows) == (asked.message.cut, asked.message.rows)
-            self.executed.add(asked.identity)
+            assert (asked.identity, run.range.first) not in self.executed, "a request runs twice"
+            assert (run.range.first, row.rows) == (asked.at, asked.message.rows)
+            assert run.range.last == LAST or asked.message.priority > 0, "the most important class is run in pieces"
+            self.executed.add((asked.identity, run.range.first))
             asked.state = "running"
 
     def answered(self, asked: Asked, reply: Reply, send: Send, good: AbstractSet[bytes]) -> None:
@@ -267,6 +286,14 @@ class SessionModel:
 
     # --- what the model knows -----------------------------------------------------------------------------------------
 
+    def asked_by(self, row: Row) -> Asked:
+        """The request that a row of a run works for."""
+        given = row.inputs[0]
+        if not isinstance(given, np.ndarray):
+            return self.asked[bytes(given)]
+        number = int(given.flat[0])
+        return next(asked for frame, asked in self.asked.items() if self.number_of(frame) == number)
+
     def number_of(self, frame: bytes) -> int:
         """The number in the frame of a known request."""
         if self.asked[frame].message.coding == "raw":
@@ -285,7 +312,7 @@ class SessionModel:
         self.left = [who for who in self.left if who != gone] + [gone]
         if len(self.left) > 2 * self.limit:
             forgotten = self.left.pop(0)
-            self.executed = {identity for identity in self.executed if identity[:2] != forgotten}
+            self.executed = {ran for ran in self.executed if ran[0][:2] != forgotten}
         self.known = {link: who for link, who in self.known.items() if who != gone}
         for asked in self.open_of(gone):
             asked.state = "over"

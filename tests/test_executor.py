@@ -101,6 +101,24 @@ def test_head_then_tail_equals_the_whole_behind_the_same_codec(rig: Rig, chain: 
         np.testing.assert_allclose(made[0], reference(chain, image)["logits"], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("cut", [1, 2])
+def test_a_batch_in_two_pieces_gives_what_it_gives_in_one(rig: Rig, chain: Bundle, cut: int) -> None:
+    """What a row gave at the cut, a view of the batch's tensors, is what it begins the next piece with."""
+    images = [inputs_for(chain.plan, rows, seed=rows)[0] for rows in (1, 2, 1)]
+    executor = rig.real(chain)
+    executor.submit(
+        run_of(chain, *(Row(i, len(x), (x,), RAW) for i, x in enumerate(images)), part=SegmentRange(0, 0, cut))
+    )
+    between = [result.outputs for result in rig.finished().results]
+    rows = [Row(i, len(images[i]), between[i], RAW) for i in (2, 1, 0)]
+    executor.submit(run_of(chain, *rows, part=SegmentRange(0, cut, 3), run=2, slot=1))
+    for result in rig.finished().results:
+        assert not result.error
+        np.testing.assert_allclose(
+            result.outputs[0], reference(chain, images[result.job])["logits"], rtol=1e-5, atol=1e-6
+        )
+
+
 def test_a_row_that_cannot_be_decoded_fails_alone(rig: Rig, chain: Bundle) -> None:
     coding = chain.plan.cuts[0].coding("jpeg90")
     assert coding is not None

@@ -8,11 +8,11 @@ import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from plans import Y
-from session_model import AHEAD, CONTRACT, MS, ODD, WAYS, SessionModel, make_message, number_frame
+from plans import MID, Y
+from session_model import AHEAD, CONTRACT, LAST, MS, ODD, WAYS, SessionModel, make_message, number_frame
 
 from shared.events import Failed, Finished, RowResult
-from shared.settings import Batching, CloudLimits, CloudSettings, Execution, NodeGroup, Scheduling
+from shared.settings import Batching, CloudLimits, CloudSettings, Execution, NodeGroup, NodeScheduling
 from shared.wire.messages import PROTOCOL, Bye, Hello, Infer, Probe, ProbeReply, Refusal
 
 peers = st.sampled_from(sorted(AHEAD))
@@ -37,7 +37,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.model = SessionModel(
             CloudSettings(
                 node=NodeGroup(credits=credits_),
-                scheduling=Scheduling(max_queued=queued),
+                scheduling=NodeScheduling(max_queued=queued),
                 batching=Batching(max_batch_size=batch),
                 execution=Execution(executors=executors),
                 limits=CloudLimits(max_peers=limit),
@@ -180,11 +180,12 @@ class SessionMachine(RuleBasedStateMachine):
         results: list[RowResult] = []
         good: set[bytes] = set()
         for index, row in enumerate(run.rows):
-            frame = bytes(row.inputs[0])  # type: ignore[arg-type]
+            frame = self.model.asked_by(row).frame
             if index in bad:
                 results.append(RowResult(row.job, (), "decode: broken"))
             elif index not in silent:
-                outputs = np.full(Y.at(row.rows), self.model.number_of(frame), np.float32)
+                spec = Y if run.range.last == LAST else MID
+                outputs = np.full(spec.at(row.rows), self.model.number_of(frame), np.float32)
                 results.append(RowResult(row.job, (outputs,)))
                 good.add(frame)
         began = self.model.now

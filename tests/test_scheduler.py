@@ -13,7 +13,8 @@ from shared.placement import LeastPredictedFinish, Offer
 from shared.plan import RAW, SegmentRange
 from shared.queue import Job
 from shared.reserve import Promise
-from shared.scheduler import Scheduler, scheduler_of
+from shared.scheduler import Scheduler
+from shared.scheduler_setup import scheduler_of
 from shared.settings import Batching, Execution, Scheduling
 from shared.slots import SlotClass
 

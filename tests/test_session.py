@@ -21,7 +21,7 @@ from shared.events import (
     Tick,
     WakeAt,
 )
-from shared.settings import Batching, CloudLimits, CloudSettings, NodeGroup, Scheduling
+from shared.settings import Batching, CloudLimits, CloudSettings, NodeGroup, NodeScheduling
 from shared.wire.messages import (
     MAX_PATHS,
     PROTOCOL,
@@ -209,7 +209,7 @@ def test_credit_is_counted_and_comes_back() -> None:
 
 
 def test_a_full_queue_refuses_at_once() -> None:
-    s = greeted(scheduling=Scheduling(max_queued=1), batching=Batching(max_batch_size=1))
+    s = greeted(scheduling=NodeScheduling(max_queued=1), batching=Batching(max_batch_size=1))
     give(s, infer(1), frames=FRAMES)
     give(s, infer(2), frames=FRAMES)
     assert refusal(give(s, infer(3), frames=FRAMES)) == "overload"
@@ -369,7 +369,7 @@ def finish_first(s: Session) -> None:
 
 
 def test_a_message_that_comes_again_is_not_run_again_however_many_came_meanwhile() -> None:
-    s = session(scheduling=Scheduling(max_queued=1))
+    s = session(scheduling=NodeScheduling(max_queued=1))
     give(s, hello())
     finish_first(s)
     for sequence in range(2, 2000):

@@ -15,8 +15,10 @@ from hil.sim.plans import make_model
 from hil.sim.stamp import Stamps, request_inputs
 from hil.sim.times import DISTRIBUTIONS, make_trace, one_way, read_trace
 from shared.errors import PeerError, UserError
+from shared.events import Row, Run
+from shared.plan import RAW, SegmentRange
 from shared.plan_rules import plan_faults
-from shared.request import EXACT, Answer, Fidelity, Request
+from shared.request import EXACT, Answer, Array, Buffer, Fidelity, Request
 from shared.wire.codec import decode_edge, encode
 from shared.wire.messages import Cancel, Infer, Probe, Tensor
 
@@ -99,7 +101,7 @@ def test_every_plan_keeps_the_rules_and_every_version_has_its_own_contract(seed:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_an_answer_of_another_request_version_program_cut_or_coding_is_another(seed: int) -> None:
+def test_an_answer_of_another_request_version_program_or_lossy_coding_is_another(seed: int) -> None:
     model = make_model(random.Random(seed), "m", 2)
     stamps = Stamps(dict(zip(model.contracts, model.plans, strict=True)))
     plan = model.plans[0]
@@ -109,7 +111,8 @@ def test_an_answer_of_another_request_version_program_cut_or_coding_is_another(s
             inputs = request_inputs(plan.inputs, 1, value)
             outputs = [stamps.outputs(contract, inputs, 1, i, None, "raw") for i in range(len(plan.programs))]
             for cut in range(1, len(plan.cuts) - 1):
-                outputs += [stamps.outputs(contract, inputs, 1, 0, cut, c.name) for c in plan.cuts[cut].codings]
+                lossy = [c.name for c in plan.cuts[cut].codings if c.lossy]
+                outputs += [stamps.outputs(contract, inputs, 1, 0, cut, name) for name in lossy]
             answers += [b"".join(array.tobytes() for array in named.values()) for named in outputs]
 
     assert len(set(answers)) == len(answers)
@@ -132,7 +135,25 @@ def test_what_an_answer_must_hold_follows_from_what_it_says_of_itself() -> None:
     assert same(local, None, "raw")
     assert same(cloud, 1, "raw")
     assert same(lossy, 1, coded.name)
-    assert not same(cloud, None, "raw")
+    assert same(cloud, None, "raw"), "nothing lossy was in between"
+    assert not coded.lossy or not same(lossy, None, "raw")
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_range_of_what_a_range_gives_is_the_whole(seed: int) -> None:
+    model = make_model(random.Random(seed), "m", 1)
+    plan, contract = model.plans[0], model.contracts[0]
+    stamps = Stamps({contract: plan})
+    inputs = request_inputs(plan.inputs, 1, 7)
+    last = len(plan.cuts) - 1
+
+    def run(part: SegmentRange, given: tuple[Array | Buffer, ...]) -> tuple[Array | Buffer, ...]:
+        return stamps.run(Run(1, 0, contract, part, (Row(1, 1, given, RAW),), 0, 0))[0].outputs
+
+    whole = run(SegmentRange(0, 0, last), inputs)
+    for cut in range(1, last):
+        pieces = run(SegmentRange(0, cut, last), run(SegmentRange(0, 0, cut), inputs))
+        assert [bytes(np.asarray(a)) for a in pieces] == [bytes(np.asarray(a)) for a in whole]
 
 
 @pytest.mark.parametrize("seed", range(200))

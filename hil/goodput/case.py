@@ -32,7 +32,7 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """One model, or `count` alike. A launch of b rows takes `alpha_ms` * b + `beta_ms`, or what lies on the line through
     `points` (rows, milliseconds). `share`: its part of the offered requests, relative to the others. `rate_per_s`: so many
     instead, whatever is offered. `priority` 0 is the most important class. `judged`: whether its requests count for
-    goodput."""
+    goodput. `segments`: it consists of so many that take equal parts of the time, between which a launch may end."""
 
     name: str
     count: Annotated[int, Meta(ge=1, le=MOST_MODELS)] = 1
@@ -41,6 +41,7 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     beta_ms: Zero = 0.0
     points: tuple[tuple[Annotated[int, Meta(ge=1, le=4096)], Positive], ...] = ()
     max_batch: Annotated[int, Meta(ge=1, le=4096)] = 64
+    segments: Annotated[int, Meta(ge=1, le=64)] = 1
     share: Zero = 1.0
     rate_per_s: Zero | None = None
     priority: Annotated[int, Meta(ge=0, le=15)] = 0

@@ -22,11 +22,14 @@ NEVER = 1 << 62
 
 class Launch(NamedTuple):
     """A device begins these requests (their numbers), all of one model. One that is busy is stopped, and what it ran comes
-    to nothing: a policy that does that offers those requests again itself."""
+    to nothing: a policy that does that offers those requests again itself. `share`: only this part of the work, after which
+    the requests are done where it is the `last`."""
 
     device: int
     model: int
     requests: Sequence[int]
+    share: float = 1.0
+    last: bool = True
 
 
 class Policy(Protocol):
@@ -98,7 +101,7 @@ def play(case: Case, offered: Offered, policy: Policy, seed: int = 0, warm: floa
     on_time = [0] * len(models)
     late = [0] * len(models)
     ends: list[tuple[int, int, int]] = []
-    out: list[tuple[int, Sequence[int], int, int] | None] = [None] * case.devices
+    out: list[tuple[int, Sequence[int], int, int, bool] | None] = [None] * case.devices
     version = launches = rows = busy = now = 0
     arrived, ended, decide = policy.arrived, policy.ended, policy.decide
     push, pop = heapq.heappush, heapq.heappop
@@ -125,7 +128,7 @@ def play(case: Case, offered: Offered, policy: Policy, seed: int = 0, warm: floa
             out[device] = None
             busy += now - run[3]
             model = run[2]
-            for request in run[1]:
+            for request in run[1] if run[4] else ():
                 if request >= first:
                     if now <= due[request]:
                         on_time[model] += 1
@@ -143,12 +146,14 @@ def play(case: Case, offered: Offered, policy: Policy, seed: int = 0, warm: floa
             launches += 1
             rows += size
             takes = tables[launch.model][size]
+            if launch.share != 1.0:
+                takes = round(takes * launch.share)
             if case.spread:
                 takes = int(takes * math.exp(rng.gauss(0.0, case.spread)))
             end = now + takes
             for fault in case.faults:
                 end = _faulty(fault, launch.device, now, end)
-            out[launch.device] = (version, launch.requests, launch.model, now)
+            out[launch.device] = (version, launch.requests, launch.model, now, launch.last)
             push(ends, (end, version, launch.device))
             next_end = ends[0][0]
     classes = [Class(m.name, m.priority) for m in models]

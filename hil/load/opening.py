@@ -21,7 +21,7 @@ from shared.endpoints import check_endpoint
 from shared.errors import InputError, UserError
 from shared.plan import MANIFEST, Coding, Plan
 from shared.request import Array, Buffer, TensorSpec
-from shared.settings import CloudLimits, CloudSettings, NodeGroup, Scheduling
+from shared.settings import CloudLimits, CloudSettings, NodeGroup, NodeScheduling
 from shared.wire.messages import ModelInfo
 
 PATIENCE_S = 10.0
@@ -115,7 +115,7 @@ def own_settings() -> CloudSettings:
     """Settings of a node that is loaded by one process in place of many edges."""
     return CloudSettings(
         node=NodeGroup(name="load", credits=CREDITS),
-        scheduling=Scheduling(max_queued=2 * CREDITS),
+        scheduling=NodeScheduling(max_queued=2 * CREDITS),
         limits=CloudLimits(max_open=2 * CREDITS),
     )
 

@@ -19,7 +19,7 @@ from cloud.node import Node
 from hil.peers.bundle import write_served
 from shared.errors import UserError
 from shared.events import Action, Event, Finished
-from shared.settings import Batching, CloudLimits, CloudSettings, Execution, NodeGroup, Scheduling
+from shared.settings import Batching, CloudLimits, CloudSettings, Execution, NodeGroup, NodeScheduling
 from shared.signals import stop_on_signals
 
 CREDITS = 1024
@@ -66,7 +66,7 @@ def settings_for(bundle: Path, port: int) -> CloudSettings:
         node=NodeGroup(name="peers", endpoint=f"tcp://127.0.0.1:{port}", models=(str(bundle),), credits=CREDITS),
         execution=Execution(threads=1, executors=1),
         batching=Batching(max_batch_size=16),
-        scheduling=Scheduling(max_queued=2 * CREDITS),
+        scheduling=NodeScheduling(max_queued=2 * CREDITS),
         limits=CloudLimits(max_open=2 * CREDITS),
     )
 

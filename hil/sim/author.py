@@ -43,6 +43,7 @@ from shared.settings import (
     Link,
     NodeAddress,
     NodeGroup,
+    NodeScheduling,
     PathAddress,
     Scheduling,
 )
@@ -69,6 +70,8 @@ def write(seed: int, scenario: Scenario, requests: int, trace: tuple[int, ...] =
         for i in range(site.choice((1, 1, 2, 3)))
     )
     nodes = tuple(_place(site, scenario, f"node{i}", models) for i in range(site.randint(*scenario.nodes)))
+    pieces = random.Random(f"{seed}/{scenario.name}/pieces")
+    nodes = tuple(_all_in_one(place) if pieces.random() < 0.2 else place for place in nodes)
     devices = tuple(_device(site, scenario, f"edge{i}", models, nodes) for i in range(site.randint(*scenario.devices)))
     roads = tuple(_road(site, scenario, d.name, n.name, trace) for d in devices for n in d.settings.nodes)
     ways = random.Random(f"{seed}/{scenario.name}/paths")
@@ -119,13 +122,19 @@ def _place(rng: random.Random, scenario: Scenario, name: str, models: Sequence[M
             executors=1 if scenario.weak == 1.0 else rng.choice((1, 1, 2, 3)), in_place_us=rng.choice((0.0, 200.0))
         ),
         batching=Batching(max_batch_size=rng.choice((1, 4, 8, 64))),
-        scheduling=Scheduling(max_queued=rng.choice((4, 32, 1024))),
+        scheduling=NodeScheduling(max_queued=rng.choice((4, 32, 1024))),
         limits=CloudLimits(max_peers=1024 if scenario.calm else rng.choice((2, 1024, 1024))),
     )
     version = 1 if not scenario.calm and rng.random() < 0.1 else 0
     return Place(
         name, _quartz(rng), settings, _served(rng, models), version, _sigma(rng, scenario), _late_us(rng, scenario)
     )
+
+
+def _all_in_one(place: Place) -> Place:
+    """The same node, which runs nothing in pieces."""
+    scheduling = replace(place.settings.scheduling, enable_preemption=False)
+    return replace(place, settings=replace(place.settings, scheduling=scheduling))
 
 
 def _device(

@@ -336,6 +336,8 @@ class LetIn:
 
     __slots__ = (
         "account",
+        "at",
+        "coding",
         "deadline_ns",
         "frames",
         "identity",
@@ -366,7 +368,12 @@ class LetIn:
         self.outputs: tuple[Array | Buffer, ...] | None = None
         """What it was answered with."""
         self.message = message
-        self.frames = frames
+        self.at = message.cut
+        """The cut up to which it has run,"""
+        self.frames: tuple[Array | Buffer, ...] = frames
+        """what it has there,"""
+        self.coding = message.coding
+        """and in which coding."""
         self.job = job
         self.received_ns = received_ns
         self.deadline_ns = deadline_ns
@@ -395,7 +402,8 @@ class NodeBook(WorkBook):
         self.links: dict[str, Greeted] = {}
         self.open: dict[Identity, LetIn] = {}
         self.by_job: dict[int, LetIn] = {}
-        self.executed: set[Identity] = set()
+        self.executed: set[tuple[Identity, int]] = set()
+        """Requests, each with a segment that ran for it."""
         self.accounts: Counter[tuple[str, int]] = Counter()
         """Requests that are here, by peer and incarnation."""
         self.arrived: Identity | None = None

@@ -14,10 +14,12 @@ from shared.events import (
     ClockJumped,
     Draining,
     Event,
+    Finished,
     Received,
     Send,
     SendFailed,
 )
+from shared.plan import RAW
 from shared.wire.messages import Bye, Hello, Infer, Refusal, Reply, Welcome
 
 REMEMBERED = 4096
@@ -27,6 +29,7 @@ REMEMBERED = 4096
 def open_node(ears: Ears[NodeBook]) -> None:
     """What is known of a session before the checks look."""
     open_work(ears)
+    ears.event(Finished, _got_further)
     ears.received(Infer, _came)
     ears.received(Bye, _edge_leaves)
     ears.event(SendFailed, _edge_is_gone)
@@ -72,6 +75,17 @@ def _came(book: NodeBook, message: Infer, event: Received, now: int) -> None:
     let_in = LetIn(identity, event.link, message, event.frames, job, now, deadline)
     book.open[identity] = book.by_job[job] = let_in
     book.accounts[let_in.account] += 1
+
+
+def _got_further(book: NodeBook, event: Finished, now: int) -> None:
+    """A run has ended that was a first part: what its rows gave is what a further one begins with."""
+    out = book.ended
+    if out is None or out.run.range.last == len(book.plans[out.run.contract].cuts) - 1:
+        return
+    for result in event.results:
+        let_in = book.by_job.get(result.job)
+        if let_in is not None and not result.error:
+            let_in.at, let_in.frames, let_in.coding = out.run.range.last, result.outputs, RAW.name
 
 
 def _is_copy(known: LetIn, link: str, message: Infer) -> bool:

@@ -22,10 +22,10 @@ class RightAnswer(Check):
     """9. An answer's (contract, cut, coding, incarnation, sequence, attempt) equals an attempt that was sent, and its tensors
     are those of this very request.
 
-    Three times over: at a node, a row runs on the very frames that came with its request, and its reply carries that
-    row's outputs; at a broker, an answer of the device carries the outputs of the run that was launched on this request's
-    tensors, one of the cloud those of the reply to an attempt that is out; and what the application gets is computed anew
-    from what it asked.
+    Three times over: at a node, a row runs on the very frames that came with its request, or on what the piece before gave,
+    and its reply carries the outputs of its last; at a broker, an answer of the device carries the outputs of the run that
+    was launched on this request's tensors, one of the cloud those of the reply to an attempt that is out; and what the
+    application gets is computed anew from what it asked.
     """
 
     number = 9
@@ -160,6 +160,8 @@ class RightAnswer(Check):
         outputs = next((r.outputs for r in results if r.job == let_in.job), None)
         if outputs is None or action.frames is not outputs:
             self.broken(book, f"the reply to {let_in.identity} does not carry what its row gave")
+        elif book.ended is not None and book.ended.run.range.last != len(book.plans[asked.contract].cuts) - 1:
+            self.broken(book, f"the reply to {let_in.identity} carries what its row gave at a cut before the last")
 
 
 def _name(request: EdgeRequest) -> str:

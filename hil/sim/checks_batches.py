@@ -20,7 +20,8 @@ class FittingBatch(Check):
     """10. The rows of a batch share contract, range and shape, and its predicted finish is no later than any row's deadline
     when it is launched.
 
-    What can no longer be done in time is given up before anything is launched: none of it waits behind a launch.
+    What can no longer be done in time is given up before anything is launched: none of it waits behind a launch. At a node
+    a row goes on where its request has got to, and only what is not of the most important class may stop before its end.
     """
 
     number = 10
@@ -54,10 +55,12 @@ class FittingBatch(Check):
             if let_in is None:
                 continue
             asked = let_in.message
-            tail = SegmentRange(0, asked.cut, len(plan.cuts) - 1)
-            said = (run.contract, run.range, row.rows, row.decode.name, row.encode)
-            if said != (asked.contract, tail, asked.rows, asked.coding, None):
+            part, last = run.range, len(plan.cuts) - 1
+            said = (run.contract, part.program, part.first, row.rows, row.decode.name, row.encode)
+            if said != (asked.contract, 0, let_in.at, asked.rows, let_in.coding, None):
                 self.broken(book, f"run {run.run} has a row of {let_in.identity} and does {said}")
+            if part.last != last and not (asked.priority and part.first < part.last < last):
+                self.broken(book, f"run {run.run} of class {asked.priority} runs {part}, of {last} segments")
             self._in_time(book, run, out, let_in.deadline_ns)
 
     def _hopeless(self, book: WorkBook, run: Run, now: int) -> None:
@@ -121,25 +124,26 @@ class NobodyLeftBehind(Check):
             later = any((job.priority, job.deadline_ns) < (j.priority, j.deadline_ns) for j in joined)
             later = later and any(job.priority == j.priority for j in jobs)
             later = later or (job.priority == first.priority and job.deadline_ns < first.deadline_ns)
-            if later and job.group == (run.contract, run.range) and self._fits(book, out, jobs, job, now):
+            if later and job.group == first.group and self._fits(book, out, jobs, job, now):
                 self.broken(
                     book,
                     f"job {job.id}, due in {ms(job.deadline_ns - now)}, is left behind by run {run.run}, though it fits",
                 )
 
     def _fits(self, book: WorkBook, out: OutRun, jobs: tuple[Job, ...], job: Job, now: int) -> bool:
-        latency, rows = book.scheduler.latency, out.rows + job.rows
+        latency, rows, key = book.scheduler.latency, out.rows + job.rows, jobs[0].key
+        typical = latency.typical(key, out.rows)
         if rows > book.scheduler.max_rows(job.contract) or job.earliest_ns > now:
             return False
-        together = max(latency.typical(out.key, rows), out.typical_ns - now)
+        together = max(latency.typical(key, rows), typical)
         if now + together > min([job.deadline_ns, *(j.deadline_ns for j in jobs)]):
             return False
-        if together - (out.typical_ns - now) > latency.typical(job.key, job.rows):
+        if together - typical > latency.typical(job.key, job.rows):
             return False
         if isinstance(book, EdgeBook) and expects(book, job.priority):
             return False
         free = free_at(book, now)
-        free[out.run.executor] = slowest = now + latency.pessimistic(out.key, rows)
+        free[out.run.executor] = slowest = now + latency.pessimistic(key, rows)
         if any(slowest > j.deadline_ns for j in (job, *jobs) if j.promised):
             return False
         promised = [p for p in inside.promised(book.scheduler).values() if p.id != job.id]

@@ -100,11 +100,11 @@ class OnceEach(Check):
     """12. In one node process a (peer, incarnation, sequence, attempt) executes at most once, and ends as answer, refusal or
     peer gone.
 
-    By attempt and not by sequence: an edge may ask a node again after that node has refused, and gives that another number.
-    What came in is let in or refused in the same step; what was let in ends exactly once; what is cancelled ends in that
-    step. An answer comes of the row's own run. A copy on the same connection is refused and changes nothing; one on another
-    is not run, and what its request ends with is said on each connection that it came on, also when it comes after the end.
-    A node that was told to leave lets nothing more in.
+    Executed is each segment, in one launch or in several. By attempt and not by sequence: an edge may ask a node again
+    after that node has refused, and gives that another number. What came in is let in or refused in the same step; what was
+    let in ends exactly once; what is cancelled ends in that step. An answer comes of the row's own run. A copy on the same
+    connection is refused and changes nothing; one on another is not run, and what its request ends with is said on each
+    connection that it came on, also when it comes after the end. A node that was told to leave lets nothing more in.
     """
 
     number = 12
@@ -123,9 +123,10 @@ class OnceEach(Check):
             let_in = book.by_job.get(row.job)
             if let_in is None:
                 continue
-            if let_in.identity in book.executed:
+            ran = {(let_in.identity, segment) for segment in range(run.range.first, run.range.last)}
+            if not ran.isdisjoint(book.executed):
                 self.broken(book, f"{let_in.identity} is executed twice")
-            book.executed.add(let_in.identity)
+            book.executed |= ran
 
     def _replies(self, book: NodeBook, message: Reply, action: Send, event: Event, now: int) -> None:
         if book.again is not None and book.closing is None and action.link not in book.again.links:

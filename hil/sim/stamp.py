@@ -1,8 +1,10 @@
 """What a virtual device computes instead of a network: a stamp of everything that an answer must depend on.
 
-Each output is filled from a checksum over contract, program, range and all the tensors that went in, so that an answer made
-from the wrong tensors, request, cut, coding, program or version of the model differs from the right one (but for one chance
-in 2^32). `expected` says what the right one is. Lossy codings are gone through with the real codec, there as here.
+Each output of a segment is filled from a checksum over contract, program, segment and all the tensors that went in, so that
+an answer made from the wrong tensors, request, coding, program, segments or version of the model differs from the right one
+(but for one chance in 2^32). What a range gives is what its segments give one after the other: as in a network, whether
+they run in one launch or in several makes no difference. `expected` says what the right answer is. Lossy codings are gone
+through with the real codec, there as here.
 """
 
 from __future__ import annotations
@@ -77,14 +79,18 @@ class Stamps:
     def _part(self, contract: str, part: SegmentRange) -> _Part:
         found = self._parts.get((contract, part))
         if found is None:
-            found = self._parts[contract, part] = _Part(self._plans[contract], contract, part)
+            each: tuple[_Part, ...] = ()
+            if part.program == 0 and part.last - part.first > 1:
+                each = tuple(self._part(contract, SegmentRange(0, i, i + 1)) for i in range(part.first, part.last))
+            found = self._parts[contract, part] = _Part(self._plans[contract], contract, part, each)
         return found
 
 
 class _Part:
-    """One range of one plan."""
+    """One range of one plan, which is `each` of these one after the other where it is more than one segment."""
 
-    def __init__(self, plan: Plan, contract: str, part: SegmentRange) -> None:
+    def __init__(self, plan: Plan, contract: str, part: SegmentRange, each: tuple[_Part, ...]) -> None:
+        self._each = each
         self._empty = part.empty
         self._entry = entry_tensors(plan, part)
         self._exit = exit_tensors(plan, part)
@@ -128,6 +134,10 @@ class _Part:
         )
 
     def _stamp(self, tensors: Sequence[Array | Buffer], rows: int) -> tuple[Array, ...]:
+        if self._each:
+            for part in self._each[:-1]:
+                tensors = part._stamp(tensors, rows)
+            return self._each[-1]._stamp(tensors, rows)
         seed = self._salt
         for tensor in tensors:
             seed = crc32(tensor.data if isinstance(tensor, np.ndarray) else tensor, seed)

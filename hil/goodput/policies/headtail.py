@@ -17,7 +17,6 @@ from shared.queue import Job
 from shared.scheduler import Scheduler
 from shared.slots import SLOTS_PER_EXECUTOR, SlotClass
 
-WHOLE = SegmentRange(0, 0, 1)
 QUEUED = 100_000
 
 
@@ -27,18 +26,21 @@ class Headtail:
     def __init__(self, case: Case) -> None:
         names = [str(i) for i in range(len(case.each))]
         self._models = {name: i for i, name in enumerate(names)}
-        self._keys = [WorkKey(name, WHOLE) for name in names]
+        self._segments = [model.segments for model in case.each]
+        self._keys = [WorkKey(name, SegmentRange(0, 0, n)) for name, n in zip(names, self._segments, strict=True)]
         self._priority = [model.priority for model in case.each]
         self._scheduler = Scheduler(
             executors=case.devices,
             latency=Latency.of_profiles([(n, _profile(m)) for n, m in zip(names, case.each, strict=True)]),
             arena=Arena(
-                SlotClass(name, 0, 0, SLOTS_PER_EXECUTOR * case.devices, model.max_batch, 0)
+                SlotClass(name, 0, first, SLOTS_PER_EXECUTOR * case.devices, model.max_batch, 0)
                 for name, model in zip(names, case.each, strict=True)
+                for first in range(model.segments)
             ),
             max_rows={name: model.max_batch for name, model in zip(names, case.each, strict=True)},
             max_queued=QUEUED,
             of_many=True,
+            in_pieces=True,
         )
         self._devices = case.devices
         self._out: dict[int, tuple[int, int]] = {}
@@ -48,12 +50,17 @@ class Headtail:
         """A request has come."""
         key = self._keys[model]
         row = Row(request, 1, (), RAW)
-        self._scheduler.submit(Job(request, key.contract, WHOLE, row, due_ns, self._priority[model], False, key), now)
+        self._scheduler.submit(
+            Job(request, key.contract, key.range, row, due_ns, self._priority[model], False, key), now
+        )
 
     def ended(self, device: int, now: int) -> None:
         """The launch on a device has ended."""
         run, began = self._out.pop(device)
-        self._scheduler.ended(run, now - began)
+        launch, _ = self._scheduler.ended(run, now - began)
+        if launch.partial:
+            for job in launch.jobs:
+                self._scheduler.go_on(job, launch, ())
 
     def decide(self, now: int) -> Sequence[Launch]:
         """What the scheduler launches. Where it finds something overdue it is asked again, as its owners do."""
@@ -70,12 +77,15 @@ class Headtail:
 
     def _launch(self, run: Run, now: int) -> Launch:
         self._out[run.executor] = (run.run, now)
-        return Launch(run.executor, self._models[run.contract], [row.job for row in run.rows])
+        model = self._models[run.contract]
+        all_, part = self._segments[model], run.range
+        share = (part.last - part.first) / all_
+        return Launch(run.executor, model, [row.job for row in run.rows], share, part.last == all_)
 
 
 def _profile(model: Model) -> Profile:
     rows = [b for b, _ in model.points] if model.points else [1, max(2, model.max_batch)]
-    times = [(b, model.duration_ns(b) / MS * 1e3) for b in rows]
+    times = [(b, model.duration_ns(b) / MS * 1e3 / model.segments) for b in rows]
     return Profile(
         side="cloud",
         device="simulated",
@@ -83,5 +93,5 @@ def _profile(model: Model) -> Profile:
         threads=1,
         slowdown=1.0,
         cadence_hz=0.0,
-        ranges=tuple(RangeTime(0, 0, 1, b, t, t) for b, t in times),
+        ranges=tuple(RangeTime(0, i, i + 1, b, t, t) for i in range(model.segments) for b, t in times),
     )
