@@ -205,6 +205,22 @@ def test_what_is_early_late_or_lost_too_often_is_found() -> None:
     assert "WRONG" in verdicts(told, ~all_of(count), none)
 
 
+@pytest.mark.parametrize(
+    ("expected", "held", "verdict"),
+    [(39, 42, "as told"), (42, 39, "as told"), (28, 45, "LATE"), (52, 30, "WRONG")],
+)
+def test_a_packet_more_or_less_in_an_outage_does_not_make_a_quantile_wrong(
+    expected: int, held: int, verdict: str
+) -> None:
+    sent = np.arange(4000, dtype=np.int64) * 5 * MS
+    told, came = sent + 10 * MS, sent + 10 * MS
+    told[:expected] += 100 * MS
+    came[:held] += 100 * MS
+    rows = judged("up", sent, told, came, all_of(4000), np.zeros(4000))
+    assert {row.what: row.verdict for row in rows}["delay up, p99"] == verdict
+    assert {row.what: row.verdict for row in rows}["delay up, most"] == "as told"
+
+
 def test_the_longest_gap_is_told_and_measured_between_the_packets_that_came() -> None:
     sent = times(0, 5 * MS, 10 * MS, 15 * MS)
     came = np.array([True, False, True, True])
