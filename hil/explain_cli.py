@@ -118,14 +118,14 @@ def _show_request(console: Console, one: RequestTold) -> None:
 
 def _show_choice(console: Console, choice: ChoiceTold) -> None:
     console.print(f"  {choice.verdict}; an answer had to be back after {choice.due_ms:.1f} ms; {choice.device}")
-    table = Table(box=None, padding=(0, 1), pad_edge=False)
-    for name in ("", "way", "chance", "typical ms", "p95 ms", "device", "network", "node", "bytes", "agrees", "why"):
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)  # so that a terminal of 80 columns takes it
+    for name in ("", "way", "chance", "typical", "p95 ms", "device", "network", "node", "bytes", "agrees", "why"):
         left = name in ("", "way", "why")
         table.add_column(name, justify="left" if left else "right", overflow="fold", no_wrap=not left)
     for way in choice.ways:
         table.add_row(
             ">" if way.taken else " ",
-            f"cut {way.cut} as {way.coding} at {way.node}",
+            f"{way.cut}/{way.coding} at {way.node}",
             f"{way.chance:.2f}",
             f"{way.typical_ms:.1f}",
             f"{way.p95_ms:.1f}",

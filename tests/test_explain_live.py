@@ -142,8 +142,14 @@ def test_it_is_printed_as_a_table_and_as_json(tmp_path: Path, capsys: pytest.Cap
     show(console, told(pair))
     text = console.file.getvalue()
     assert "chance" in text
-    assert re.search(r">\s+cut 0 as raw at [ab]", text)
+    assert re.search(r"> 0/raw at [ab]", text)
     assert "client:3" in text
+    narrow = PlainConsole(width=80)
+    narrow.file = io.StringIO()
+    show(narrow, told(pair))
+    lines = narrow.file.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any(line.startswith("> 0/raw at ") for line in lines), "a way's name is not broken within a word"
     file = tmp_path / "edge.journal"
     assert pair.edge.recorder is not None
     frozen = pair.edge.recorder.frozen()
