@@ -3,6 +3,8 @@ the unprivileged proxy: everything that was asked is in the report, and nothing 
 
 from __future__ import annotations
 
+import errno
+import re
 import subprocess
 from pathlib import Path
 
@@ -94,6 +96,15 @@ def test_what_cannot_be_read_or_written_is_told_before_anything_is_played(tmp_pa
     with pytest.raises(OSError, match="missing"):
         cli.run(names=["good_link"], out=tmp_path / "out", backend="proxy", junit=tmp_path / "missing" / "x.xml")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_full_disk_is_told_with_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> Report:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("hil.scenarios.runs.run_scenario", full)
+    with pytest.raises(UserError, match=rf"^{re.escape(str(tmp_path / 'good_link'))}: No space left on device$"):
+        cli.run(names=["good_link"], out=tmp_path, backend="proxy")
 
 
 def test_the_shipped_scenarios_are_listed() -> None:

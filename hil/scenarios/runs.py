@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,10 +72,11 @@ def play_all(files: Sequence[Path], ways: Ways) -> bool:
     for scenario, played in zip(chosen, known, strict=True):
         folder = _folder(ways.out / scenario.name)
         console.print(f"{scenario.name}: {scenario.about}", style="bold")
-        report = run_scenario(scenario, played, folder, (ways.backend, make), weight, console.print)
-        reports.append(report)
-        write_json(report, folder / f"{scenario.name}.json")
-        (folder / f"{scenario.name}.html").write_text(page(report), encoding="utf-8")
+        with _room_told(folder):
+            report = run_scenario(scenario, played, folder, (ways.backend, make), weight, console.print)
+            reports.append(report)
+            write_json(report, folder / f"{scenario.name}.json")
+            (folder / f"{scenario.name}.html").write_text(page(report), encoding="utf-8")
         _show(report, folder, console)
         if ways.junit is not None:
             ways.junit.write_text(to_junit(reports), encoding="utf-8")
@@ -132,6 +135,17 @@ def _folder(path: Path) -> Path:
     except OSError as error:
         raise UserError(f"--out {path}: cannot be made ({error.strerror})") from None
     return path
+
+
+@contextmanager
+def _room_told(folder: Path) -> Generator[None]:
+    """Where a disk is full the system does not say which: what is written here goes into `folder`. Raises `UserError`."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise UserError(f"{error.filename or folder}: {error.strerror}") from None
+        raise
 
 
 def _show(report: Report, folder: Path, console: PlainConsole) -> None:
