@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from cloud.kept import Identity
+from cloud.seen import BITS
 from cloud.session import Session
 from edge.broker import Broker
 from edge.direct import Direct
@@ -212,7 +213,13 @@ def remembered(session: Session) -> list[tuple[int, int]]:
     """How many attempts are remembered of each peer, gone or not, and how many may be."""
     peers = session.peers
     seen = [*(p.attempts for p in peers.all()), *peers._left.values()]
-    return [(max(len(s._order), len(s._known)), s._limit) for s in seen]
+    return [
+        (
+            sum(word.bit_count() for words in s._words.values() for word in words.values()),
+            s._limit + BITS * max(1, len(s._words)),
+        )
+        for s in seen
+    ]
 
 
 def kept_answers(session: Session) -> int:

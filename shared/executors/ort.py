@@ -13,9 +13,9 @@ needs, and not the sum: twelve sessions of a small convolutional network at 8 ro
 Rejected: one session for each range (weights and arenas several times over). I/O binding, on the processor: `run` hands on
 the runtime's own memory without a copy, and outputs live until they are sent, longer than a run. Bound to memory that never
 changes a run was 2 to 5 µs faster; small outputs that were copied out of it kept about half of that, of 150 KB and more none,
-and outputs that were leased and bound for each run made it 1.1 to 2.4 times as long. One
-pool of threads for all sessions: it cannot be told from Python not to spin, and took 55 ms of 300 while nothing ran; with one
-thread a run, the default, there is no pool at all.
+and outputs that were leased and bound for each run made it 1.1 to 2.4 times as long. One pool of threads for all sessions: it
+cannot be told from Python not to spin, and took 55 ms of 300 while nothing ran; with one thread a run, the default, there is
+no pool at all.
 
 Before anything is served, each segment has run at one row and at the most rows that will be asked for, so that the
 runtime's arena has its final size, and the golden vectors came out right.
