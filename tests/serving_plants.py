@@ -238,9 +238,9 @@ def lend_without_a_limit(patch: Patch) -> None:
 def queue_without_a_limit(patch: Patch) -> None:
     right = DeadlineQueue.push
 
-    def push(self: DeadlineQueue, job: Job) -> bool:
+    def push(self: DeadlineQueue, job: Job, *rest: int) -> bool:
         self._limit = NEVER_NS
-        return right(self, job)
+        return right(self, job, *rest)
 
     patch.setattr(DeadlineQueue, "push", push)
 

@@ -67,10 +67,10 @@ def deadlines_upside_down(right: Any, free_at: Any, promises: Any) -> Any:
 
 
 @bug("queue without an end", "The queue takes more than it may hold", DeadlineQueue, "push")
-def queue_without_an_end(right: Any, self: Any, job: Any) -> bool:
+def queue_without_an_end(right: Any, self: Any, job: Any, *reserved: int) -> bool:
     limit, self._limit = self._limit, 1 << 30
     try:
-        return right(self, job)
+        return right(self, job, *reserved)
     finally:
         self._limit = limit
 
@@ -98,7 +98,7 @@ def two_runs(right: Any, self: Any, launch: Any) -> None:
 
 @bug("expired work launched", "What can no longer be in time is not given up", Scheduler, "_give_up")
 def expired_work_launched(right: Any, self: Any, now: int) -> Any:
-    self._expiry_ns = NEVER_NS
+    self.expiry_ns = NEVER_NS
     return []
 
 
