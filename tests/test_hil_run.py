@@ -98,6 +98,24 @@ def test_what_cannot_be_read_or_written_is_told_before_anything_is_played(tmp_pa
     assert not (tmp_path / "out").exists()
 
 
+@needs_kernel
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ("0,1e11\n10,1e11\n", "up_delay_ms of a trace is 5e+10 in step 0"),
+        ("0,5\n0.5,5\n", "a trace in steps of 0.5 ms"),
+    ],
+)
+def test_a_trace_that_the_emulator_cannot_play_is_refused_before_anything_is_played(
+    tmp_path: Path, rows: str, told: str
+) -> None:
+    trace = tmp_path / "drive.csv"
+    trace.write_text(f"# headtail link trace 1\nt_ms,rtt_ms\n{rows}", encoding="utf-8")
+    with pytest.raises(UserError, match=rf"drive.csv: {re.escape(told)}"):
+        cli.run(names=["good_link"], out=tmp_path / "out", trace=trace)
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_full_disk_is_told_with_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> Report:
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -15,6 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from hil.emulator.namespaces import check_able
+from hil.emulator.trace_source import trace_sources
+from hil.links.trace import Trace
 from hil.scenarios.backend import Backend
 from hil.scenarios.carried import cannot_carry
 from hil.scenarios.check import check_scenario
@@ -61,7 +63,7 @@ def play_all(files: Sequence[Path], ways: Ways) -> bool:
     this machine, cannot be used, before anything is played."""
     chosen = [adapted(load_scenario(path), ways) for path in files]
     make = _backend(ways, chosen)
-    known = [traces(scenario) for scenario in chosen]
+    known = [_traces(scenario, ways.backend) for scenario in chosen]
     if ways.junit is not None:
         ways.junit.write_text(to_junit(()), encoding="utf-8")  # where it cannot be written, that shows before the runs
     weight = tuple(add_weight())
@@ -103,6 +105,19 @@ def adapted(scenario: Scenario, ways: Ways) -> Scenario:
             "(stream.seconds, --seconds), or the device awake in it"
         )
     return scenario
+
+
+def _traces(scenario: Scenario, backend: str) -> dict[str, Trace]:
+    found = traces(scenario)
+    if backend != "emulator":
+        return found
+    for link in scenario.links:
+        if link.name in found:
+            try:
+                trace_sources(found[link.name], link.queue_kb << 10)
+            except UserError as error:
+                raise UserError(f"{link.trace or link.model}: {error}") from None
+    return found
 
 
 def _backend(ways: Ways, chosen: Sequence[Scenario]) -> MakeBackend:
