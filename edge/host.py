@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edge.fleet import with_newest
+from edge.fleet import absent_sources, with_newest
 from edge.front import model_info
 from edge.journal import EDGE, build_broker, edge_setup
 from edge.paths import connections
@@ -64,7 +64,7 @@ class Host:
             self._shop.close()
             raise
         addresses = AddressWatch()
-        self.notes = tuple(note for note in (fault, addresses.fault) if note)
+        self.notes = (*(note for note in (fault, addresses.fault) if note), *absent_sources(settings))
         """What is not as it should be, for a person."""
         self.found: tuple[AddressWatch | DirectoryWatch, ...] = (addresses,)
         if self._watch is not None:

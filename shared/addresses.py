@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Iterable
 
+from shared.endpoints import is_address
 from shared.events import Address, AddressesChanged, Event
 from shared.netlink import Change, changes, settle
 
@@ -76,3 +77,19 @@ def _address(change: Change) -> Address:
     except OSError:
         name = ""
     return Address(name, change.address)
+
+
+def is_here(source: str) -> bool:
+    """Whether this host has the address or interface that a connection is to leave from, now."""
+    if not is_address(source):
+        try:
+            socket.if_nametoindex(source)
+        except OSError:
+            return False
+        return True
+    with socket.socket(socket.AF_INET6 if ":" in source else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((source, 0))
+        except OSError:
+            return False
+    return True

@@ -11,11 +11,12 @@ from contextlib import closing
 import pytest
 from emulated import needs_kernel
 
+from edge.fleet import absent_sources
 from edge.nodes import MS, Nodes
 from edge.paths import Connection, State
 from edge.redial import to_redial
 from hil.emulator import namespaces
-from shared.addresses import AddressWatch
+from shared.addresses import AddressWatch, is_here
 from shared.events import Address, AddressesChanged, Dial
 from shared.netlink import DELETED_ADDRESS, NEW_ADDRESS, Change, changes, settle
 from shared.settings import EdgeSettings, NodeAddress, PathAddress
@@ -136,3 +137,13 @@ def test_the_kernel_tells_of_an_address_that_is_replaced() -> None:
             (event,) = watch.drain()
             assert isinstance(event, AddressesChanged)
             assert [each.address for each in event.left] == [NEW]
+
+
+@pytest.mark.parametrize(
+    ("source", "here"), [("lo", True), ("127.0.0.1", True), ("nodev9", False), ("192.0.2.7", False)]
+)
+def test_whether_a_source_is_here_is_told(source: str, here: bool) -> None:
+    assert is_here(source) is here
+    node = NodeAddress(name="n", endpoint="tcp://10.0.0.9:1", connections=2, paths=(PathAddress(source=source),))
+    told = [] if here else [f"nodes: this host has no {source!r} now, from where node 'n' is to be reached"]
+    assert list(absent_sources(EdgeSettings(nodes=(node,)))) == told
