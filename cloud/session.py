@@ -66,6 +66,9 @@ from shared.wire.messages import (
     Welcome,
 )
 
+Actions = list[Action]
+Outputs = tuple[Array | Buffer, ...]
+
 
 class Admitted(msgspec.Struct, frozen=True, gc=False):
     """A request that was let in and is not over."""
@@ -309,6 +312,7 @@ class Session:
         launch, _ = self.scheduler.ended(event.run, event.ended_ns - event.began_ns)
         results = {r.job: r for r in event.results}
         self.counters["launches"] += 1
+        wait_ns = self.scheduler.predicted_wait(now)  # that of all its rows: it looks at all that waits
         for job in launch.jobs:
             result = results.get(job.id) or RowResult(job.id, (), "the executor gave no result")
             if job.id not in self._admitted:
@@ -318,9 +322,9 @@ class Session:
             elif launch.partial:
                 self._go_on(job, launch, result.outputs, event)
             else:
-                self._reply(self._settle(job.id), result.outputs, event, now, out)
+                self._reply(self._settle(job.id), result.outputs, event, wait_ns, now, out)
 
-    def _go_on(self, job: Job, launch: Launch, outputs: tuple[Array | Buffer, ...], event: Finished) -> None:
+    def _go_on(self, job: Job, launch: Launch, outputs: Outputs, event: Finished) -> None:
         """A first part of a request's work is done."""
         self.counters["pieces"] += 1
         self._stuck.pop(job.id, None)
@@ -337,9 +341,7 @@ class Session:
             if job.id in self._admitted:
                 self._refuse_job(job.id, reason, event.detail or event.reason, now, out)
 
-    def _reply(
-        self, admitted: Admitted, outputs: tuple[Array | Buffer, ...], event: Finished, now: int, out: list[Action]
-    ) -> None:
+    def _reply(self, admitted: Admitted, outputs: Outputs, event: Finished, wait: int, now: int, out: Actions) -> None:
         asked = admitted.message
         peer = self.peers.of_account(admitted.account)
         before = admitted.tail_ns + admitted.codec_ns
@@ -359,7 +361,7 @@ class Session:
             tensors=self._door.tensors(asked.contract, len(self._plans[asked.contract].cuts) - 1, asked.rows),
             stages=stages,
             sent_ns=now,
-            load=self._load(peer, now),
+            load=self._load(peer, now, wait),
         )
         self.counters["rows"] += asked.rows
         out += [Send(link, reply, outputs) for link in admitted.links]
@@ -393,9 +395,9 @@ class Session:
             refusal = Refusal(message.incarnation, message.sequence, message.attempt, reason, detail[:200], now, load)
             out.append(Send(link, refusal))
 
-    def _load(self, peer: Peer | None, now: int) -> Load:
+    def _load(self, peer: Peer | None, now: int, wait_ns: int | None = None) -> Load:
         granted = 0 if peer is None or self._leave_by else self.peers.credits.granted(peer.account)
-        return Load(self.scheduler.predicted_wait(now), granted)
+        return Load(self.scheduler.predicted_wait(now) if wait_ns is None else wait_ns, granted)
 
     # --- peers and time -----------------------------------------------------------------------------------------------
 

@@ -453,3 +453,20 @@ def test_what_a_probe_tells_of_an_earlier_process_of_this_node_says_nothing_of_c
     peer = s.peers.of_link(LINK)
     assert peer is not None
     assert peer.offset.bounds(T0 + MS)[1] is None
+
+
+def test_what_waits_is_looked_at_once_for_all_answers_of_a_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under overload it would be looked at by each of them, and the node do little else."""
+    s = greeted()
+    first = run_of(give(s, infer(1, budget_ns=90 * MS), frames=FRAMES))
+    for sequence in range(2, 30):
+        give(s, infer(sequence, budget_ns=90 * MS), frames=FRAMES)
+    batch = run_of(finish(s, first, T0 + 2 * MS))
+    assert len(batch.rows) == 8
+    right, asked = s.scheduler.predicted_wait, []
+    monkeypatch.setattr(s.scheduler, "predicted_wait", lambda now: (asked.append(now), right(now))[1])
+    replies = [a.message for a in finish(s, batch, T0 + 4 * MS) if isinstance(a, Send)]
+    assert asked == [T0 + 4 * MS]
+    assert len(replies) == 8
+    (told,) = {m.load.wait_ns for m in replies if isinstance(m, Reply)}
+    assert told == 20 * 2 * MS, "what waits, one by one"
