@@ -309,7 +309,7 @@ class Session:
             self._stop(job, out)
 
     def _finished(self, event: Finished, now: int, out: list[Action]) -> None:
-        launch, _ = self.scheduler.ended(event.run, event.ended_ns - event.began_ns)
+        launch, _ = self.scheduler.ended(event.run, event.began_ns, event.ended_ns)
         results = {r.job: r for r in event.results}
         self.counters["launches"] += 1
         wait_ns = self.scheduler.predicted_wait(now)  # that of all its rows: it looks at all that waits
@@ -335,7 +335,7 @@ class Session:
         self.scheduler.go_on(job, launch, outputs)
 
     def _failed(self, event: Failed, now: int, out: list[Action]) -> None:
-        launch, _ = self.scheduler.failed(event.run, now)
+        launch, _ = self.scheduler.failed(event.run, now, late=event.reason == "window")
         reason = "expired" if event.reason == "window" else "failed"
         for job in launch.jobs:
             if job.id in self._admitted:

@@ -255,7 +255,7 @@ class Broker:
         return open_, None if open_ is None else open_.attempt(attempt)
 
     def _finished(self, event: Finished, now: int, out: list[Action]) -> None:
-        launch, _ = self.scheduler.ended(event.run, event.ended_ns - event.began_ns)
+        launch, _ = self.scheduler.ended(event.run, event.began_ns, event.ended_ns)
         out += self._grants.speed_changed(now)
         results = {r.job: r for r in event.results}
         for job in launch.jobs:

@@ -21,6 +21,10 @@ from shared.plan import Plan, Profile, SegmentRange
 
 WINDOW = 64
 PESSIMISTIC = 0.97
+SURE_LEAD = 0.9
+"""The share of launches that begin within what is taken for all of them. What begins later is lost as a whole, rows with time
+left included; but each stall of the machine counted in full would make all batches small."""
+
 COLD_NS = 5_000_000
 """Guess for a segment range that has no profile."""
 COLD_CODEC_NS = 500_000
@@ -176,6 +180,9 @@ class Latency:
         self._aged_ns = 0
         self.version = 0
         """Another number whenever `typical` may be another."""
+        self._leads: deque[int] = deque(maxlen=WINDOW)
+        self.lead_ns = 0
+        """From a launch until it begins, but for the slowest few; 0 where nothing was told of it."""
 
     @classmethod
     def of(cls, plans: Iterable[tuple[str, Plan]], side: str, slowdown: float = 1.0) -> Latency:
@@ -290,6 +297,14 @@ class Latency:
             curve.tabulate(rows)
         curve.observe(round(elapsed_ns / curve.table[rows - 1], DIGITS), self._now)
         self.version += curve.median != before
+
+    def observe_lead(self, lead_ns: int) -> None:
+        """Learn from a launch that began so long after it was decided, or had not begun by then."""
+        self._leads.append(lead_ns)
+        ordered = sorted(self._leads)
+        found = ordered[int(SURE_LEAD * (len(ordered) - 1))]
+        self.version += found != self.lead_ns
+        self.lead_ns = found
 
     def observe_aborted(self, key: WorkKey, rows: int, elapsed_ns: int) -> None:
         """Learn from a launch that was not over after `elapsed_ns`: a censored sample, kept where it says that the launch is

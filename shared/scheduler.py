@@ -133,17 +133,22 @@ class Scheduler:
         its jobs are unwanted and aborting it would reclaim the executor."""
         return None if self._queue.remove(job) is not None else self._running.drop(job)
 
-    def ended(self, run: int, elapsed_ns: int) -> tuple[Launch, frozenset[int]]:
-        """A run ended by itself after `elapsed_ns`, which teaches the latency model: its slot and executor are free. Returns
-        the launch and the jobs that nobody wanted any more."""
+    def ended(self, run: int, began_ns: int, ended_ns: int) -> tuple[Launch, frozenset[int]]:
+        """A run ended by itself, which teaches the latency model: its slot and executor are free. Returns the launch and the
+        jobs that nobody wanted any more."""
         launch, unwanted = self._release(run)
-        self.latency.observe(launch.key, launch.rows, elapsed_ns)
+        self.latency.observe(launch.key, launch.rows, ended_ns - began_ns)
+        if self._of_many:
+            self.latency.observe_lead(max(0, began_ns - launch.began_ns))
         return launch, unwanted
 
-    def failed(self, run: int, now: int) -> tuple[Launch, frozenset[int]]:
-        """A run came to nothing: as `ended`, but all that it teaches is that it was not over yet."""
+    def failed(self, run: int, now: int, *, late: bool = False) -> tuple[Launch, frozenset[int]]:
+        """A run came to nothing: as `ended`, but all that it teaches is that it was not over yet, or, where it would have begun
+        too `late`, that it had not begun."""
         launch, unwanted = self._release(run)
         self.latency.observe_aborted(launch.key, launch.rows, now - launch.began_ns)
+        if late and self._of_many:
+            self.latency.observe_lead(now - launch.began_ns)
         return launch, unwanted
 
     def _release(self, run: int) -> tuple[Launch, frozenset[int]]:
@@ -349,7 +354,7 @@ class Scheduler:
                     return None
                 head = found
         deadline, most, rows = head.deadline_ns, self._max_rows[head.contract], lane.rows
-        _, takes = latency.batch_within(head.key, deadline - now, rows if rows < most else most)
+        _, takes = latency.batch_within(head.key, deadline - now - latency.lead_ns, rows if rows < most else most)
         latest = deadline - takes
         return Seen((head.priority, latest, head.id, head), self._known, until if until < latest else latest)
 
@@ -359,10 +364,11 @@ class Scheduler:
         most = self._max_rows[head.contract]
         if lane.even and not queue.promises and not queue.waits_for_time:
             # The common case of `form`: all alike, so that the batch is a prefix whose length can be looked up.
-            rows, _ = latency.batch_within(head.key, head.deadline_ns - now, min(most, lane.rows))
+            budget = head.deadline_ns - now - latency.lead_ns
+            rows, _ = latency.batch_within(head.key, budget, min(most, lane.rows))
             return queue.prefix(lane, min(rows, latency.paying(head.key)))
         others = (j for j in self._queue.ready(lane, now) if j.id != head.id)
-        return form(chain((head,), others), self.latency, now, most)
+        return form(chain((head,), others), self.latency, now + latency.lead_ns, most)
 
     def _launch(self, executor: int, head: Job, now: int) -> Run | None:
         batch = self._batch(head, now)
@@ -438,7 +444,7 @@ class Scheduler:
         if not demands:
             return True
         free = self._running.free_at(now)
-        free[executor] = pessimistic
+        free[executor] = pessimistic + self.latency.lead_ns
         if keeps_room(demands, free, now):
             return True
         self._held = True

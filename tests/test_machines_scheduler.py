@@ -102,7 +102,7 @@ class Device:
         self.out.remove(out)
         for number in out.jobs:
             self.ended[number] = self.now
-        self.scheduler.ended(out.run.run, 1)
+        self.scheduler.ended(out.run.run, 0, 1)
 
     def step(self) -> None:
         decision = self.scheduler.schedule(self.now)

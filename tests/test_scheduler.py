@@ -90,7 +90,7 @@ def test_the_earliest_deadline_of_the_most_important_class_goes_first() -> None:
     while s.queued:
         (run,) = s.schedule(0).runs
         order.append(run.rows[0].job)
-        s.ended(run.run, 1 * MS)
+        s.ended(run.run, 0, 1 * MS)
     assert order == [3, 2, 1]
 
 
@@ -101,7 +101,7 @@ def test_a_launch_begins_the_moment_there_is_work_and_takes_all_that_pays() -> N
     for n in (2, 3, 4):
         s.submit(job(n, 50), 0)
     assert launched(s) == [], "one executor, one launch"
-    s.ended(1, 2 * MS)
+    s.ended(1, 0, 2 * MS)
     assert launched(s) == [[2, 3, 4]]
 
 
@@ -110,6 +110,32 @@ def test_a_batch_grows_only_as_far_as_its_earliest_deadline_allows() -> None:
     for n in range(1, 9):
         s.submit(job(n, 2.6 if n == 1 else 50), 0)
     assert launched(s) == [[1, 2]]
+
+
+def test_a_batch_leaves_the_time_that_a_launch_takes_to_begin() -> None:
+    def rows(lead_ms: float) -> int:
+        s = scheduler()
+        if lead_ms:
+            s.latency.observe_lead(int(lead_ms * MS))
+        fits = s.latency.typical(job(1, 0).key, 4)
+        for number in range(1, 7):
+            assert s.submit(job(number, fits / MS + 0.001), 0)
+        return len(launched(s)[0])
+
+    assert rows(0.0) == 4
+    assert rows(0.3) == 3
+
+
+def test_the_lead_is_that_of_most_launches_and_not_of_the_slowest() -> None:
+    s = scheduler()
+    assert s.latency.lead_ns == 0
+    for _ in range(19):
+        s.latency.observe_lead(MS // 10)
+    s.latency.observe_lead(8 * MS)
+    assert s.latency.lead_ns == MS // 10
+    for _ in range(20):
+        s.latency.observe_lead(2 * MS)
+    assert s.latency.lead_ns == 2 * MS
 
 
 def test_a_batch_that_does_not_pay_is_not_formed() -> None:
@@ -206,7 +232,7 @@ def test_best_effort_work_is_not_launched_across_a_promise() -> None:
     s.submit(job(1, 40, part=WHOLE, priority=0), 0)
     s.submit(job(2, 5, promised=True), 0)
     assert launched(s) == [[2]]
-    s.ended(1, 2 * MS)
+    s.ended(1, 0, 2 * MS)
     assert launched(s, 2) == [[1]]
 
 
@@ -252,9 +278,9 @@ def test_each_launch_has_a_slot_of_its_own_until_it_ends() -> None:
     first, second = s.schedule(0).runs
     assert first.slot != second.slot
     s.validate()
-    s.ended(first.run, 2 * MS)
+    s.ended(first.run, 0, 2 * MS)
     with pytest.raises(InvariantBroken, match="none such is out"):
-        s.ended(first.run, 2 * MS)
+        s.ended(first.run, 0, 2 * MS)
 
 
 def test_the_predicted_wait_counts_what_runs_and_what_waits() -> None:
@@ -345,7 +371,7 @@ def crowd(s: Scheduler, per_ms: int, until_ms: int, budget_ms: float) -> tuple[i
     rows: dict[int, int] = {}
     for now in range(0, until_ms * MS, MS // 4):
         for which in [which for which, at in ends.items() if at <= now]:
-            s.ended(which, s.latency.typical(WorkKey(CONTRACT, SMALL), rows[which]))
+            s.ended(which, 0, s.latency.typical(WorkKey(CONTRACT, SMALL), rows[which]))
             del ends[which]
         if now % MS == 0:
             for _ in range(per_ms):
@@ -381,7 +407,7 @@ def test_long_work_of_a_lesser_class_leaves_room_for_what_comes_of_a_more_import
     for now_ms in range(0, 500, 10):
         s.submit(job(now_ms + 1, now_ms + 6, priority=0), now_ms * MS)
         (run,) = s.schedule(now_ms * MS).runs
-        s.ended(run.run, 2 * MS)
+        s.ended(run.run, 0, 2 * MS)
     s.submit(job(1000, 3_000, part=WHOLE, priority=2), 500 * MS)
     assert s.schedule(500 * MS).runs == (), "5 ms on the only executor, and a frame with 6 ms may come at any time"
     wakes = s.next_wakeup(500 * MS)
@@ -397,7 +423,7 @@ def test_short_work_of_a_lesser_class_does_not_wait() -> None:
     s = of_many(max_batch=1)
     s.submit(job(1, 6, priority=0), 0)
     (run,) = s.schedule(0).runs
-    s.ended(run.run, 2 * MS)
+    s.ended(run.run, 0, 2 * MS)
     s.submit(job(2, 90, priority=2), 3 * MS)
     assert [row.job for run in s.schedule(3 * MS).runs for row in run.rows] == [2]
 

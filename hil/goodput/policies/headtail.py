@@ -57,7 +57,7 @@ class Headtail:
     def ended(self, device: int, now: int) -> None:
         """The launch on a device has ended."""
         run, began = self._out.pop(device)
-        launch, _ = self._scheduler.ended(run, now - began)
+        launch, _ = self._scheduler.ended(run, began, now)
         if launch.partial:
             for job in launch.jobs:
                 self._scheduler.go_on(job, launch, ())
