@@ -86,10 +86,9 @@ def answer_elsewhere(right: Any, self: Any, admitted: Any, *args: Any) -> None:
 @bug(
     "time in a node counted twice", "A reply says of the codec's time that it was the tail's as well", Session, "_reply"
 )
-def time_counted_twice(
-    right: Any, self: Any, admitted: Any, outputs: Any, event: Any, now: int, out: list[Any]
-) -> None:
-    right(self, admitted, outputs, msgspec.structs.replace(event, codec_ns=event.codec_ns + 1000), now, out)
+def time_counted_twice(right: Any, self: Any, admitted: Any, outputs: Any, event: Any, *args: Any) -> None:
+    right(self, admitted, outputs, msgspec.structs.replace(event, codec_ns=event.codec_ns + 1000), *args)
+    out: list[Any] = args[-1]
     sent = out[-1]
     stages = {**sent.message.stages, "tail": event.ended_ns - event.began_ns}
     out[-1] = msgspec.structs.replace(sent, message=msgspec.structs.replace(sent.message, stages=stages))
