@@ -8,7 +8,7 @@ right for one model on many devices and for many models on few, so it is found f
 
 * the rate of each group, a decayed count, and the budget that its requests come with;
 * one share of the budget for all groups of a class: the smallest at which launches that take that share of their budgets
-  sustain all rates together, those of more important classes included. What is less important never counts.
+  all but sustain all rates together, those of more important classes included. What is less important never counts.
 
 While the executors keep up with launches of one row, the aim is one row and nothing is dropped before it is late.
 """
@@ -36,6 +36,9 @@ STEPS = 16
 MOST = 14
 """The largest share that is aimed at, in such parts: requests come at random, and an aim of the whole budget drops
 nearly all."""
+FULL = 1.05
+"""Up to this load, in parts of the executors, rates count as sustained: what is aimed at is the least of a launch, and most
+launches are larger. An aim at which the load is 1 drops more than it gains."""
 FORGOTTEN_NS = 10 * MEMORY_NS
 """What has not come for so long is forgotten."""
 SILENT = 5.0
@@ -120,7 +123,7 @@ class Targets:
         """Find all targets anew."""
         self.due_ns = now + EVERY_NS
         rates = {kind: self._per_ns(offered, now) for kind, offered in self._offered.items()}
-        free = float(self._executors)
+        free = FULL * self._executors
         self.aims = False
         for level in sorted({kind[0] for kind in rates}):
             own = [(self._offered[kind], rate) for kind, rate in rates.items() if kind[0] == level]

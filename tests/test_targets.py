@@ -47,9 +47,9 @@ def test_while_launches_of_one_row_keep_up_the_aim_is_one_row() -> None:
     assert not targets.aims
 
 
-@pytest.mark.parametrize(("per_s", "least", "most"), [(400, 4, 5), (600, 8, 10), (700, 12, 15)])
-def test_the_aim_is_the_smallest_batch_that_sustains_the_rate(per_s: float, least: int, most: int) -> None:
-    # One executor and l(b) = b + 5 ms: b / (b + 5) rows a millisecond, so that a rate r takes b = 5 r / (1 - r).
+@pytest.mark.parametrize(("per_s", "least", "most"), [(400, 4, 5), (600, 7, 8), (700, 10, 12)])
+def test_the_aim_is_the_smallest_batch_that_all_but_sustains_the_rate(per_s: float, least: int, most: int) -> None:
+    # One executor and l(b) = b + 5 ms: b / (b + 5) rows a millisecond, so that b = 5 r / (FULL - r) sustain a rate r.
     targets = Targets(1, latency(), {"a": 64})
     now = fed(targets, per_s, 5, 25)
     assert least <= targets.of(job(1, now, 25)) <= most

@@ -143,12 +143,13 @@ def _run(task: Task) -> Shares:
 
 def _row(policy: str, found: Sequence[Goodput], bound: float | None) -> str:
     rates = sorted(g.rate_per_s for g in found)
-    played = next((g.played for g in found if g.played is not None), None)
+    runs = [g.played for g in found if g.played is not None]
     of_bound = f"  {statistics.median(rates) / bound:4.0%} of the bound" if bound else ""
-    told = f"  mean batch {played.mean_batch:5.2f}  busy {played.busy:4.0%}" if played is not None else ""
+    drawn = f"  drawn {statistics.median(p.rate_per_s for p in runs):,.0f}/s" if runs else ""
+    told = f"{drawn}  mean batch {runs[0].mean_batch:5.2f}  busy {runs[0].busy:4.0%}" if runs else ""
     spread = f" ({rates[0]:,.0f} to {rates[-1]:,.0f})" if len(rates) > 1 else ""
     head = f"  {policy:12s} {statistics.median(rates):8,.0f}/s{spread}{of_bound}{told}"
-    return "\n".join([head, *_by_class([g.played for g in found if g.played is not None])])
+    return "\n".join([head, *_by_class(runs)])
 
 
 def _told(policy: str, found: Sequence[Shares]) -> str:
