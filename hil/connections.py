@@ -16,6 +16,7 @@ from rich.console import Console
 
 from hil.bench_plans import write_identity
 from hil.callers import Callers, CallersFigures
+from hil.load.opening import WEIGHT
 from hil.monitor import Monitor
 from hil.own_node import OwnNode
 from shared.bundle import load_bundle
@@ -71,7 +72,8 @@ def measure(seconds: float, connections: int = CONNECTIONS) -> Connections:
             round(1e9 / HZ),
             BUDGET_NS,
         )
-        with OwnNode(path, 1, CloudSettings(node=NodeGroup(name="node", credits=CREDITS))) as node:
+        settings = CloudSettings(node=NodeGroup(name="node", credits=CREDITS))
+        with OwnNode(path, 1, settings, WEIGHT) as node:
             began = time.monotonic()
             with Monitor(1.0) as monitor:
                 _play(callers, node.endpoint())
