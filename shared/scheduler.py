@@ -143,8 +143,8 @@ class Scheduler:
         return launch, unwanted
 
     def failed(self, run: int, now: int, *, late: bool = False) -> tuple[Launch, frozenset[int]]:
-        """A run came to nothing: as `ended`, but all that it teaches is that it was not over yet, or, where it would have begun
-        too `late`, that it had not begun."""
+        """A run came to nothing: as `ended`, but all that it teaches is that it was not over yet, or, where it would have
+        begun too `late`, that it had not begun."""
         launch, unwanted = self._release(run)
         self.latency.observe_aborted(launch.key, launch.rows, now - launch.began_ns)
         if late and self._of_many:
