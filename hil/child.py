@@ -13,6 +13,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
+from hil.own_code import environment
 from shared.errors import HeadtailError
 
 
@@ -30,6 +31,7 @@ class LineChild:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
+            env=environment(),
         )
 
     def __enter__(self) -> Self:

@@ -20,6 +20,7 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 
 from hil.link_fit import Echo, fit_link
+from hil.own_code import environment
 from hil.phases import LinkShape
 from hil.proxy_control import Proxy, RouteAddress
 from partitioner.options import LinkGuess
@@ -88,7 +89,7 @@ def serve() -> None:
 def _other_end() -> Generator[int]:
     command = [sys.executable, "-m", "hil.weight", sys.executable, "-m", "hil.link_echo"]
     process = subprocess.Popen(  # noqa: S603 -- our own module
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, text=True
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, text=True, env=environment()
     )
     try:
         line = process.stdout.readline() if process.stdout else ""

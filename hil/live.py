@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from hil.own_code import environment
 from partitioner.terminal import PlainConsole
 
 COLUMNS = (
@@ -64,7 +65,9 @@ class LiveTable:
         self._process: subprocess.Popen[bytes] | None = None
         self._rest = b""
         if terminal:
-            self._process = subprocess.Popen([sys.executable, "-m", "hil.live"], stdin=subprocess.PIPE)
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "hil.live"], stdin=subprocess.PIPE, env=environment()
+            )
             os.set_blocking(self._fd, False)
 
     def show(self, board: Board) -> None:

@@ -15,6 +15,7 @@ from typing import Self
 import msgspec
 
 from cloud.node import NodeStats
+from hil.own_code import environment
 from hil.services import HEADTAIL
 from hil.toml import to_toml
 from shared.errors import HeadtailError
@@ -50,6 +51,7 @@ class OwnNode:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            env=environment(),
         )
 
     def __enter__(self) -> Self:

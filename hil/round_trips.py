@@ -27,6 +27,7 @@ from edge.client import Client
 from hil.bench_plans import write_identity
 from hil.echo import EchoClient
 from hil.monitor import Monitor
+from hil.own_code import environment
 from hil.services import Service, free_ports, run_folder
 from shared.errors import HeadtailError
 from shared.lateness import LatenessFigures
@@ -142,7 +143,9 @@ def _ways(folder: Path, nbytes: int) -> Generator[dict[str, Callable[[], None]]]
 @contextmanager
 def _echo_server(endpoint: str) -> Generator[None]:
     command = [sys.executable, "-m", "hil.weight", sys.executable, "-m", "hil.echo", endpoint]
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603 -- our own module
+    process = subprocess.Popen(  # noqa: S603 -- our own module
+        command, stdin=subprocess.DEVNULL, start_new_session=True, env=environment()
+    )
     try:
         yield
     finally:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
+from hil.own_code import environment
 from hil.toml import to_toml
 from shared.errors import HeadtailError
 from shared.settings import CloudSettings, EdgeSettings
@@ -67,7 +68,12 @@ class Service:
         with self.log.open("ab") as log:
             self._said_before = log.tell()
             self._process = subprocess.Popen(  # noqa: S603 -- our own command
-                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env=environment(),
             )
 
     @property
