@@ -31,6 +31,9 @@ SMALL, LARGE = 128, 1000
 ROOM_MS = 3.0
 """A median that is later than told by less than this counts as punctual."""
 
+QUIET_S = 0.1
+"""A link on which nothing passed for so long carries nothing that nobody waits for."""
+
 OPEN = Shape()
 _TCP, _UDP = socket.SOCK_STREAM, socket.SOCK_DGRAM
 
@@ -101,6 +104,7 @@ def stream(emulator: Emulator) -> Row:
                 came += data
         took_ns = time.monotonic_ns() - began_ns
         sender.join()
+    _quiet(emulator)
     got_mbit = len(told) * 8e3 / took_ns
     whole = bytes(came) == told
     measured = f"{got_mbit:.2f} Mbit/s of data, {'whole' if whole else 'NOT whole'}"
@@ -230,6 +234,18 @@ def _after_stall(emulator: Emulator, shape: Shape, count: int, size: int) -> tup
         emulator.shape(shape, OPEN)
         came = probe.receive(probe.settle(0).delivered)
     return came, dropped
+
+
+def _quiet(emulator: Emulator) -> None:
+    """Wait until both ends of a TCP connection have said farewell: what they say later would count in the next check."""
+    before, since_s = None, time.monotonic()
+    end_s = since_s + PATIENCE_S
+    while time.monotonic() < min(since_s + QUIET_S, end_s):
+        counts = emulator.counts(LINK.name)
+        now = (counts.up.packets, counts.down.packets)
+        if now != before or any(packets.inside for packets in now):
+            before, since_s = now, time.monotonic()
+        time.sleep(0.005)
 
 
 def _one_by_one(probe: Probe, count: int) -> Sequence[Arrival]:
