@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from edge.account import cloud_stages, uplink_share
-from edge.balance import NOT_INSURED, Candidate, Considered, Insured, Usual, choose, explore, soonest
+from edge.balance import NOT_INSURED, Candidate, Considered, Insured, Usual, choose, explore, no_less_likely, soonest
 from edge.link_budget import Budget
 from edge.nodes import MS
 from edge.open_request import Attempt, Open
@@ -108,12 +108,13 @@ class CloudWay:
     ) -> list[Candidate]:
         """Each of these routes (by index) over each of these paths, with its chance to be back by `due_ns`."""
         facts = self._facts[open_.request.plan]
-        still = [path.still(due_ns, now) for path in paths]
-        return [
-            self._predict(open_, i, facts[i], path, most, due_ns, now)
-            for i in routes
-            for path, most in zip(paths, still, strict=True)
-        ]
+        indices = tuple(routes)
+        found: list[Candidate] = []
+        for path in paths:
+            most = path.still(due_ns, now)
+            ways = [self._predict(open_, i, facts[i], path, most, due_ns, now) for i in indices]
+            found += no_less_likely(ways)
+        return found
 
     def head(self, open_: Open, index: int) -> tuple[WorkKey, Coding | None] | None:
         """The device's work before route `index` can be sent, and how its result is encoded; None where there is none, or

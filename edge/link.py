@@ -28,6 +28,9 @@ from shared.settings import Link
 
 RATE_SAMPLES = 5
 PROBE_SAMPLES = 7
+TOGETHER = 0.25
+"""Answers to probes come together where less than this share of the time lies between them that lay between the probes."""
+
 LEAST_KNOWN = 0.25
 """What is known of the rate never says that bytes take less than this share of what the settings say."""
 
@@ -82,6 +85,7 @@ class LinkEstimate:
         """Forget all that was measured: the address has changed, or the host was suspended."""
         self._rtts: deque[float] = deque(maxlen=PROBE_SAMPLES)
         self._beyond: deque[tuple[int, float]] = deque(maxlen=RATE_SAMPLES)
+        self._probe: tuple[int, int] = (0, 0)
         self._startup = Startup()
         self._all = _Sizes(PRIOR)
         self._sizes: dict[int, _Sizes] = {}
@@ -187,8 +191,14 @@ class LinkEstimate:
         self._free_ns = min(self._free_ns, now + int(left * self._per_byte))
         return waited
 
-    def probed(self, rtt_ns: int) -> None:
-        """A probe came back after `rtt_ns`, the node's own part left out."""
+    def probed(self, rtt_ns: int, sent_ns: int = 0, now: int = 0) -> None:
+        """A probe that was sent at `sent_ns` came back after `rtt_ns`, the node's own part left out. Of probes that come back
+        together, though they were sent one after the other, the last one counts alone: they were held up by a gap, and say
+        how long that was, not what the link is like after it."""
+        last_sent_ns, last_ns = self._probe
+        if self._rtts and now - last_ns < TOGETHER * (sent_ns - last_sent_ns):
+            self._rtts.pop()
+        self._probe = (sent_ns, now)
         self._rtts.append(float(max(rtt_ns, 0)))
         self._rtt = _median(self._rtts)
 

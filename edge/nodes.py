@@ -1,7 +1,9 @@
 """The nodes as this edge sees them: greeting, liveness, credit, and the return of a lost one (`edge.paths` has the diagram).
 
-A path that returns is used again after a short random pause, so that a fleet of edges does not fall upon a node in one
-instant. A node is lost with the last of its paths.
+A node that was started anew is used again after a short random pause, so that a fleet of edges does not fall upon it in one
+instant. One that was only out of reach still has what it had: it is used at once, and trusted again by and by. It is greeted
+from the loss on, since what waits in the connection is there as soon as the link is back. A node is lost with the last of
+its paths.
 """
 
 from __future__ import annotations
@@ -188,8 +190,10 @@ class Nodes:
         node.contracts = frozenset(message.contracts)
         node.credits = message.credits
         path.greeted = True
+        started_anew = path.greeted_by not in (0, message.incarnation)
+        path.greeted_by = message.incarnation
         if path.state is State.GREETING or restarted:
-            self._return(path, now)
+            self._return(path, now, started_anew=started_anew)
         elif path.state is State.STALLED:
             self._recover(path, now)
         return greetings, lost
@@ -281,7 +285,8 @@ class Nodes:
         node.load(message.load)
         if message.probe_sent_ns > self._jumped_ns:
             path.last_probe = (message.sent_ns, now)
-            path.estimate.probed((now - message.probe_sent_ns) - (message.sent_ns - message.received_ns))
+            rtt_ns = (now - message.probe_sent_ns) - (message.sent_ns - message.received_ns)
+            path.estimate.probed(rtt_ns, message.probe_sent_ns, now)
             node.offset.peer_received(message.probe_sent_ns, message.received_ns, now)
             node.offset.peer_sent(message.sent_ns, now)
         return self._greet(path, now) if path.state is State.GONE else []
@@ -356,7 +361,8 @@ class Nodes:
                 actions.append(Send(path.data, self._hello(path, "data")))
             if path.probe_up and now >= path.probe_at:
                 if path.probes_out >= self._link.probe_losses and path.known:
-                    lost.append(self._lose(path, State.GREETING if path.state is State.GREETING else State.GONE))
+                    lost.append(self._lose(path, State.GREETING))
+                    actions += self._greet_both(path, now)
                 actions.append(self._probe(path, now))
             if self.overdue(path, now):
                 if _is_stuck(path):
@@ -429,18 +435,23 @@ class Nodes:
 
     def _recover(self, path: Path, now: int) -> None:
         """A stall is over: the path is used again, and trusted again by and by."""
-        low, high = self._link.return_pause_ms
         path.state = State.UP
-        path.estimate.recovered(now, int(self._rng.uniform(low, high) * MS))
+        path.estimate.recovered(now, self._pause_ns())
 
-    def _return(self, path: Path, now: int) -> None:
-        if not path.was_lost:
-            path.state = State.PAUSED if now < path.return_at else State.UP
-            return
+    def _return(self, path: Path, now: int, *, started_anew: bool) -> None:
+        """The node has greeted. One that was started anew is left alone for a pause, since all edges find it in one instant.
+        One that was out of reach has lost nothing: it is used at once, as after a stall."""
+        if path.was_lost:
+            path.was_lost = False
+            if started_anew:
+                path.return_at = now + self._pause_ns()
+            else:
+                self._recover(path, now)
+        path.state = State.PAUSED if now < path.return_at else State.UP
+
+    def _pause_ns(self) -> int:
         low, high = self._link.return_pause_ms
-        path.state = State.PAUSED
-        path.was_lost = False
-        path.return_at = now + int(self._rng.uniform(low, high) * MS)
+        return int(self._rng.uniform(low, high) * MS)
 
 
 def _is_stuck(path: Path) -> bool:

@@ -1,13 +1,14 @@
 """The paths to a node: its address over one local link, each with connections of its own for requests and for probes.
 
-    DOWN --connected--> GREETING --welcome--> UP            (the first time)
-                                 --welcome--> PAUSED --pause over--> UP     (after a loss)
+    DOWN --connected--> GREETING --welcome--> UP            (the first time, and of a node that was only out of reach)
+                                 --welcome--> PAUSED --pause over--> UP     (of a node that was started anew)
     UP --an answer is overdue--> STALLED --any answer on the data connection--> UP
-    any --disconnected--> DOWN        any but DOWN --probes lost--> GONE --a probe answered--> GREETING
-                                      (one that is being greeted anew goes on being greeted)
+    any --disconnected--> DOWN        any but DOWN --probes lost--> GREETING
+    any --a good-bye--> GONE --a probe answered--> GREETING
 
-*Stalled* (route elsewhere for the moment) differs from *gone* (what was sent there is given up). Paths stall and are lost one
-by one: what a node lends, serves and is (credit, contracts, load, incarnation) is the node's, and the same on each of them.
+*Stalled* (route elsewhere for the moment) differs from *lost* (what was sent there is given up). Paths stall and are lost
+one by one: what a node lends, serves and is (credit, contracts, load, incarnation) is the node's, and the same on each of
+them.
 """
 
 from __future__ import annotations
@@ -93,6 +94,8 @@ class Path:
         self.greeted = False
         """Whether it was ever up."""
         self.was_lost = False
+        self.greeted_by = 0
+        """The incarnation of the node that greeted it last."""
         self.hello_at = 0
         self.return_at = 0
         self.probe_up = False

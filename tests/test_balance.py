@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from edge.balance import NOT_INSURED, Candidate, Insured, Usual, choose, explore
+from edge.balance import NOT_INSURED, Candidate, Insured, Usual, choose, explore, no_less_likely
 from edge.nodes import MS, Node
 from edge.paths import Path, Sent
 from shared.placement import LeastPredictedFinish
@@ -45,10 +45,25 @@ def test_among_ways_that_are_sure_the_highest_agreement_wins_then_the_node_that_
 
 
 def test_while_insured_a_way_counts_by_what_it_can_be_expected_to_add() -> None:
-    likely = [way(RAW, A, 8, chance=0.6), way(JPEG, B, 6)]
-    assert take(likely, insured(0.9)) is likely[0], "0.6 of 0.1 is about as much as all of 0.07, and it agrees more"
-    unlikely = [way(RAW, A, 8, chance=0.5), way(JPEG, B, 6)]
+    likely = [way(RAW, A, 8, chance=0.22), way(JPEG, B, 6)]
+    assert take(likely, insured(0.9)) is likely[0], "0.22 of 0.1 is three tenths of all of 0.07, and it agrees more"
+    unlikely = [way(RAW, A, 8, chance=0.2), way(JPEG, B, 6)]
     assert take(unlikely, insured(0.9)) is unlikely[1]
+
+
+def test_while_insured_a_way_that_agrees_as_much_is_not_taken_where_it_is_much_less_likely() -> None:
+    ways = [way(RAW, A, 6, chance=0.6), way(RAW, B, 8)]
+    assert take(ways, insured(0.9)) is ways[1]
+    near = [way(RAW, A, 6, chance=0.8), way(RAW, B, 8)]
+    assert take(near, insured(0.9)) is near[0], "about as likely, and sooner"
+
+
+def test_a_way_is_no_less_likely_than_one_of_more_bytes_that_is_back_no_sooner() -> None:
+    heavy, light = way(RAW, A, 8, chance=0.6), way(JPEG, A, 6, chance=0.2)
+    assert [w.chance for w in no_less_likely([heavy, light])] == [0.6, 0.6]
+    sooner = way(RAW, A, 5, chance=0.6)
+    assert [w.chance for w in no_less_likely([sooner, light])] == [0.6, 0.2], "the heavy one needs less work elsewhere"
+    assert no_less_likely([way(RAW, A, 8, chance=0.1), light])[1] is light
 
 
 def test_without_a_promise_the_chance_of_an_answer_comes_before_its_agreement() -> None:

@@ -201,3 +201,20 @@ def test_a_new_address_is_a_new_link() -> None:
     fresh = LinkEstimate(Link())
     assert link.network_ns(10_000) == fresh.network_ns(10_000)
     assert link.chance(10_000, 2 * MS, 1 * MS, 0) == fresh.chance(10_000, 2 * MS, 1 * MS, 0)
+
+
+def test_of_probes_that_a_gap_held_up_the_last_one_counts_alone() -> None:
+    link = known(rtt_ns=20 * MS)
+    for number in range(7):
+        link.probed(20 * MS, 100 * MS * number, 100 * MS * number + 20 * MS)
+    for number in range(7, 12):
+        sent = 100 * MS * number
+        link.probed(1150 * MS - sent, sent, 1150 * MS)
+    assert link.rtt_ns == 20 * MS, "five of them took 50 to 450 ms, all of which was the gap"
+
+
+def test_probes_that_come_back_one_after_the_other_all_count() -> None:
+    link = known(rtt_ns=20 * MS)
+    for number in range(4):
+        link.probed(150 * MS, 100 * MS * number, 100 * MS * number + 150 * MS)
+    assert link.rtt_ns == 150 * MS, "a round trip that is longer than the time between two probes is no gap"

@@ -19,8 +19,8 @@ def make_nodes() -> tuple[Nodes, Path]:
     return nodes, nodes.by_name["n1"].paths[0]
 
 
-def welcome(nodes: Nodes, path: Path, now: int) -> None:
-    nodes.welcomed(path, Welcome(PROTOCOL, "n1", 5, (CONTRACT,), 8), now)
+def welcome(nodes: Nodes, path: Path, now: int, incarnation: int = 5) -> None:
+    nodes.welcomed(path, Welcome(PROTOCOL, "n1", incarnation, (CONTRACT,), 8), now)
 
 
 def send(path: Path, sequence: int, at: int) -> None:
@@ -83,10 +83,10 @@ def test_a_pause_after_a_loss_is_kept_over_a_suspend() -> None:
     welcome(nodes, path, 2 * MS)
     nodes.disconnected("n1/data")
     nodes.connected("n1/data", 3 * MS)
-    welcome(nodes, path, 4 * MS)
+    welcome(nodes, path, 4 * MS, incarnation=6)
     assert path.state is State.PAUSED
     assert greetings(nodes.jumped(5 * MS)) == ["n1/probe", "n1/data"]
-    welcome(nodes, path, 6 * MS)
+    welcome(nodes, path, 6 * MS, incarnation=6)
     assert path.state is State.PAUSED
 
 
@@ -108,7 +108,7 @@ def test_a_node_that_is_silent_after_a_suspend_is_lost_with_what_is_out_there_an
     later = range(now + MS, now + 2 * HELLO_EVERY_NS, MS)
     assert greetings([action for at in later for action in nodes.tick(at)[0]])
     welcome(nodes, path, now + 3 * HELLO_EVERY_NS)
-    assert path.state is State.PAUSED
+    assert path.state is State.UP
 
 
 def test_what_is_out_at_a_node_is_lost_where_another_incarnation_of_it_answers() -> None:
@@ -128,13 +128,31 @@ def test_a_pause_after_a_loss_is_kept_over_a_new_connection() -> None:
     welcome(nodes, path, 2 * MS)
     nodes.disconnected("n1/data")
     nodes.connected("n1/data", 3 * MS)
-    welcome(nodes, path, 4 * MS)
+    welcome(nodes, path, 4 * MS, incarnation=6)
     assert path.state is State.PAUSED
     nodes.connected("n1/data", 5 * MS)
-    welcome(nodes, path, 6 * MS)
+    welcome(nodes, path, 6 * MS, incarnation=6)
     assert path.state is State.PAUSED
     nodes.tick(path.return_at)
     assert path.state is State.UP
+
+
+def test_a_node_that_was_out_of_reach_is_greeted_from_the_loss_on_used_at_once_and_trusted_by_and_by() -> None:
+    nodes, path = make_nodes()
+    nodes.connected("n1/probe", MS)
+    nodes.connected("n1/data", MS)
+    welcome(nodes, path, 2 * MS)
+    now, greeted = 2 * MS, []
+    while path.state is State.UP:
+        now += MS
+        greeted = greetings(nodes.tick(now)[0])
+    assert path.state is State.GREETING
+    assert greeted == ["n1/probe", "n1/data"], "what was sent before the link is back is there as soon as it is"
+    assert greetings(nodes.tick(now + HELLO_EVERY_NS)[0]) == ["n1/probe", "n1/data"]
+    welcome(nodes, path, now + 300 * MS)
+    assert nodes.usable(CONTRACT, now + 300 * MS) == [path], "it has lost nothing, and no other edge comes for it alone"
+    assert path.estimate.trust(now + 300 * MS) < 1.0
+    assert path.estimate.trust(now + 600 * MS) == 1.0
 
 
 def test_an_answer_to_a_probe_of_an_earlier_process_says_nothing_of_clocks() -> None:

@@ -144,14 +144,25 @@ def test_a_node_lends_nothing_any_more_when_its_last_path_is_lost() -> None:
     assert paths[0].node.credits == 0
 
 
-def test_a_path_that_returns_is_used_after_its_pause_and_the_others_meanwhile() -> None:
+def test_a_path_on_which_the_same_node_returns_is_used_at_once_and_trusted_less_than_the_others() -> None:
     nodes, paths = all_up()
     nodes.disconnected("n1/data")
     nodes.connected("n1/data", 20 * MS)
     welcome(nodes, paths[0], 21 * MS)
-    assert paths[0].state is State.PAUSED
-    assert nodes.usable(CONTRACT, 0) == list(paths[1:])
-    nodes.tick(paths[0].return_at)
+    assert nodes.usable(CONTRACT, 0) == list(paths)
+    assert [path.estimate.trust(21 * MS) for path in paths] == [0.3, 1.0, 1.0, 1.0]
+
+
+def test_paths_on_which_a_node_returns_that_was_started_anew_are_used_after_a_pause_each() -> None:
+    nodes, paths = all_up()
+    for path in paths:
+        nodes.disconnected(path.data)
+    for path in paths:
+        nodes.connected(path.data, 20 * MS)
+        welcome(nodes, path, 21 * MS, incarnation=6)
+    assert [path.state for path in paths] == [State.PAUSED] * 4
+    assert not nodes.usable(CONTRACT, 0)
+    nodes.tick(max(path.return_at for path in paths))
     assert nodes.usable(CONTRACT, 0) == list(paths)
 
 

@@ -172,6 +172,8 @@ class PathView:
         self.welcomed = False
         self.greeted = False
         """Whether the node ever answered a greeting on it."""
+        self.greeted_by = 0
+        """The incarnation of the node that did so last."""
         self.out: dict[tuple[int, int], Attempt] = {}
         """Copies that were sent on it and not answered on it."""
         self.moved_step = -1
@@ -194,7 +196,7 @@ class PathView:
         """The edge has left the node: what comes next is a node that it never knew."""
         self.lose()
         self.linked = self.greeted = self.lost = False
-        self.return_ns = self.probes = 0
+        self.return_ns = self.probes = self.greeted_by = 0
         node = self.node
         node.incarnation, node.contracts, node.credits, node.draining = 0, (), 0, False
 

@@ -273,7 +273,9 @@ def _welcomed(book: EdgeBook, message: Welcome, event: Received, now: int) -> No
             path.lose()
     if view.lost:
         view.lost = False
-        view.return_ns = now + book.pause_ns
+        if view.greeted_by != message.incarnation:
+            view.return_ns = now + book.pause_ns
+    view.greeted_by = message.incarnation
     view.welcomed = view.greeted = True
     view.node.incarnation = message.incarnation
     view.node.contracts = message.contracts

@@ -129,12 +129,12 @@ class NothingOnSuspects(Check):
     """16. A suspect executor or a stalled connection gets no new promise, and a node that is stalled, gone or not greeted no
     request.
 
-    A node that was lost is not used again before the least pause after its return is over. One that is about to leave, or
-    is left alone for doing worse than its peers, gets no request either, and of those that are left alone at least as many
-    are not. An executor whose run is overdue counts as never free: what is promised must be kept by the others. A
-    connection is stalled where an answer on it is overdue by more than the settings allow and the broker has had a step
-    since then in which it could have seen that, unless the connection has carried something in between, or the answer is
-    overdue for so long (5 s) that the broker has given it up.
+    A node that was lost and comes back as another incarnation is not used again before the least pause after its return is
+    over. One that is about to leave, or is left alone for doing worse than its peers, gets no request either, and of those
+    that are left alone at least as many are not. An executor whose run is overdue counts as never free: what is promised
+    must be kept by the others. A connection is stalled where an answer on it is overdue by more than the settings allow and
+    the broker has had a step since then in which it could have seen that, unless the connection has carried something in
+    between, or the answer is overdue for so long (5 s) that the broker has given it up.
     """
 
     number = 16
