@@ -30,7 +30,7 @@ NEAR = 0.02
 NEAR_INSURED = 0.2
 """The same where the device's answer is promised, of ways that agree as much."""
 
-AGREES_MORE = 0.7
+AGREES_MORE = 0.8
 """Where the device's answer is promised, the way that agrees most is taken if its worth is less than that of the best by no
 more than this share: no answer is lost by trying it, an exact answer is worth more than what its agreement adds, and low
 chances turn out too low (of ways told a chance of 0.1 to 0.4, three in five were in time on generated links)."""

@@ -26,7 +26,7 @@ from edge.link_residuals import Residuals
 from edge.link_startup import FIRST_BYTES, Startup
 from shared.settings import Link
 
-RATE_SAMPLES = 5
+RATE_SAMPLES = 9
 PROBE_SAMPLES = 7
 TOGETHER = 0.25
 """Answers to probes come together where less than this share of the time lies between them that lay between the probes."""

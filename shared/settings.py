@@ -110,7 +110,7 @@ class Link(Group, frozen=True):
     probe_losses: Few = 3
     stall_ms: Pace = 40.0
     return_pause_ms: tuple[Span, Span] = (100.0, 300.0)
-    explore_interval_ms: Pace = 250.0
+    explore_interval_ms: Pace = 100.0
     least_chance: Annotated[float, Meta(ge=0.001, le=1.0)] = 0.03
     budget_mb_per_hour: Annotated[float, Meta(ge=0.0, le=1e9)] = 0.0
     warm_kb_per_s: Annotated[float, Meta(ge=0.0, le=1e6)] = 64.0
