@@ -4,9 +4,9 @@ Candidates are the plan's routes times the nodes that are usable, each predicted
 is back by when it must be. A way through the cloud is taken only where it is better than what the device will do anyway: more
 agreement, or the same sooner. Where the device's answer is promised, nothing is risked, and what counts of a way is what it
 can be expected to add: its chance times its gain in agreement. Where it is not promised, the chance comes first. Among ways
-that are about as good in that, the highest agreement wins, then the fewest bytes, then
-`shared.placement.LeastPredictedFinish`; and the way that was taken last is kept where it is about as good in all of
-these, since each change of a way meets a colder connection.
+that are about as good in that, the highest agreement wins (while insured also where it is much less likely), then the fewest
+bytes, then `shared.placement.LeastPredictedFinish`; and the way that was taken last is kept where it is about as good in all
+of these, since each change of a way meets a colder connection.
 """
 
 from __future__ import annotations

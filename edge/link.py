@@ -1,11 +1,11 @@
 """What one connection to a node is like: how long an exchange takes by its size, and how far that was off.
 
 The prediction of a typical exchange is a round trip, so much a byte, what this connection still has to send, and the start of
-TCP where it is cold (`edge.link_startup`). Round trip and time per byte are medians of a few, so that one stall of the
-machine or of the link does not spoil them, and a real change shows after three. What an exchange took beyond that is
-divided: as far as its bytes make up its time it says something of the rate, as far as the round trip does, of a cost that
-every exchange has. Charged to the bytes alone, a millisecond of a small exchange would make a large one look hopeless, and
-as nobody would try it, nothing would ever show otherwise.
+TCP where it is cold (`edge.link_startup`). Round trip and time per byte are medians of a few, so that a stall of the machine
+or of the link, and the losses that come in a row while it lasts, do not spoil them: a real change shows after four probes or
+five exchanges. What an exchange took beyond that is divided: as far as its bytes make up its time it says something of the
+rate, as far as the round trip does, of a cost that every exchange has. Charged to the bytes alone, a millisecond of a small
+exchange would make a large one look hopeless, and as nobody would try it, nothing would ever show otherwise.
 
 How sure that is, is learned end to end (`edge.link_residuals`), as a share of the predicted time on the network, for each
 octave of sizes by itself once there are enough samples, else for all together. Before anything was seen stands a pessimistic

@@ -95,12 +95,13 @@ class Link(Group, frozen=True):
     """What is known or assumed of the way to a node before it is measured, and how it is watched.
 
     `rate_mbit`, `rtt_ms`: the prior. `probe_interval_ms`; a link is stalled after `stall_ms` without an answer that was
-    due, gone after `probe_losses` probes without answer. `return_pause_ms`: lower and upper end of the random pause
-    before a lost node is used again. `explore_interval_ms`: how often a route that is predicted too late is tried all
-    the same, while insured; up to four times less often while that leads to nothing. `least_chance`: a way through the cloud
-    is taken only where its answer is in time at least so likely. `budget_mb_per_hour`: what requests of one stream and their
-    answers may weigh in an hour, 0 is without a limit; what would be more is answered by the device. `warm_kb_per_s`: padding
-    that keeps a connection warm for ten seconds after a request, 0 is none; none is sent where there is a budget.
+    due, lost after `probe_losses` probes without answer. `return_pause_ms`: lower and upper end of the random pause before a
+    node that was started anew is used, and over which one that was out of reach is trusted again. `explore_interval_ms`: how
+    often a route that is predicted too late is tried all the same, while insured; up to four times less often while that
+    leads to nothing. `least_chance`: a way through the cloud is taken only where its answer is in time at least so likely.
+    `budget_mb_per_hour`: what requests of one stream and their answers may weigh in an hour, 0 is without a limit; what would
+    be more is answered by the device. `warm_kb_per_s`: padding that keeps a connection warm for ten seconds after a request,
+    0 is none; none is sent where there is a budget.
     `max_outstanding`: requests in flight on one connection. `send_buffer_kb`: the socket's.
     """
 

@@ -218,3 +218,13 @@ def test_probes_that_come_back_one_after_the_other_all_count() -> None:
     for number in range(4):
         link.probed(150 * MS, 100 * MS * number, 100 * MS * number + 150 * MS)
     assert link.rtt_ns == 150 * MS, "a round trip that is longer than the time between two probes is no gap"
+
+
+def test_four_stalls_in_a_row_do_not_spoil_the_rate_and_a_fifth_is_a_change() -> None:
+    link = known()
+    usual = link.network_ns(10_000)
+    for _ in range(4):
+        link.exchanged(10_000, 100 * MS)
+    assert link.network_ns(10_000) == pytest.approx(usual, rel=0.05)
+    link.exchanged(10_000, 100 * MS)
+    assert link.network_ns(10_000) == pytest.approx(100 * MS, rel=0.05)
