@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import msgspec
+
+from hil.scenarios.orders import Orders, write_orders
+from hil.scenarios.subject import PROGRAM as SUBJECT
 
 HOUR_NS = 3_600 * 10**9
 
@@ -55,3 +59,14 @@ def test_clocks_jump_for_one_process_alone_and_timers_keep_their_time() -> None:
         "after_step": 0,
         "fired": True,
     }
+
+
+def test_what_a_node_refuses_is_told_in_one_line(tmp_path: Path) -> None:
+    config = tmp_path / "node.toml"
+    config.write_text("[node]\nfoo = 1\n", encoding="utf-8")
+    write_orders(config, Orders())
+    done = subprocess.run(
+        [*SUBJECT, "cloud", "--config", str(config)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    assert f"{config}: node.foo: unknown key" in done.stderr

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from hil.scenarios.orders import CHANGED, Orders, read_orders
+from shared.cli import endings
 
 if TYPE_CHECKING:
     from hil.scenarios.scenario import What
@@ -179,4 +180,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with endings():  # what the agent or node refuses is told in one line
+        main()
