@@ -23,7 +23,7 @@ from shared.errors import InvariantBroken
 from shared.events import Run
 from shared.latency import Latency
 from shared.memory import Arena, PoolKey
-from shared.pieces import Piece, longest_piece, rest_of
+from shared.pieces import Piece, find_meeting, longest_piece, rest_of
 from shared.queue import DeadlineQueue, Job, Lane, Seen
 from shared.request import Array, Buffer
 from shared.reserve import Promise, first_broken, keep
@@ -371,10 +371,14 @@ class Scheduler:
         return form(chain((head,), others), self.latency, now + latency.lead_ns, most)
 
     def _launch(self, executor: int, head: Job, now: int) -> Run | None:
-        batch = self._batch(head, now)
-        rows = sum([j.row.rows for j in batch])
-        key = head.key
-        pessimistic = now + self.latency.pessimistic(key, rows)
+        piece = self._meeting(head, now) if self._in_pieces and head.range.last > 1 else None
+        if piece is None or self._would_break(executor, piece.jobs, now + piece.longest_ns, now):
+            batch, key = self._batch(head, now), head.key
+            rows = sum([j.row.rows for j in batch])
+            pessimistic = now + self.latency.pessimistic(key, rows)
+        else:
+            batch, key, rows, pessimistic = piece.jobs, piece.key, piece.rows, now + piece.longest_ns
+            head = batch[0]
         while self._would_break(executor, batch, pessimistic, now):
             if len(batch) == 1:
                 piece = self._piece(executor, head, now) if self._in_pieces else None
@@ -406,6 +410,14 @@ class Scheduler:
         self._queue.take(batch)
         self._running.begin(Launch(run, tuple(batch), rows, lease, now, now + typical, pessimistic))
         return run
+
+    def _meeting(self, head: Job, now: int) -> Piece | None:
+        """A first part of the work of those who entered before others, up to where these wait. Only on the last idle
+        executor: where there is another, nobody has to wait for anybody."""
+        if len(self._running) < self._running.executors - 1:
+            return None
+        most, begins = self._max_rows[head.contract], now + 2 * self.latency.lead_ns
+        return find_meeting(head, self._queue, lambda first: self._batch(first, now), self.latency, begins, most)
 
     def _piece(self, executor: int, head: Job, now: int) -> Piece | None:
         """A first part of the head's work that leaves the room that the whole does not."""

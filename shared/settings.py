@@ -70,7 +70,8 @@ class Scheduling(Group, frozen=True):
 
 class NodeScheduling(Scheduling, frozen=True):
     """Of a node. `enable_preemption`: where the whole of a launch would leave no room for what comes of more important
-    classes, a first part of its segments is launched, and the rest waits again."""
+    classes, or where others wait at a later cut and sharing the rest is cheaper, a first part of its segments is launched,
+    and the rest waits again."""
 
     enable_preemption: bool = True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import msgspec
@@ -10,12 +11,20 @@ import pytest
 from plans import MID, Y, make_plan
 from test_session import FRAMES, LINK, T0, hello, infer
 
-from cloud.session import Session
+from cloud.journal import NODE, build_session, node_setup
 from hil.goodput.case import read_case
 from hil.goodput.search import run
-from shared.events import Abort, Action, Failed, Finished, Received, RowResult, Run, Send, SendFailed, Tick, WakeAt
-from shared.plan import Plan, SegmentRange
+from hil.journals import journal
+from shared.events import Abort, Action, Failed, Finished, Received, Row, RowResult, Run, Send, SendFailed, Tick, WakeAt
+from shared.journal.recorder import Recorder
+from shared.journal.replay import verify
+from shared.latency import Latency, WorkKey
+from shared.memory import Arena
+from shared.plan import RAW, Plan, Profile, RangeTime, SegmentRange
+from shared.queue import Job
+from shared.scheduler import Scheduler
 from shared.settings import Batching, CloudSettings, NodeScheduling
+from shared.slots import SlotClass
 from shared.wire.messages import Bye, Cancel, Message, Refusal, Reply, Tensor
 
 MS = 1_000_000
@@ -29,7 +38,9 @@ class Node:
 
     def __init__(self, *, known: bool = True, long: Plan = LONG_PLAN, **scheduling: object) -> None:
         settings = CloudSettings(scheduling=NodeScheduling(**scheduling), batching=Batching(max_batch_size=2))  # type: ignore[arg-type]
-        self.session = Session(settings, {TIGHT: TIGHT_PLAN, LONG: long}, "node", 7)
+        setup = node_setup(settings, {TIGHT: TIGHT_PLAN, LONG: long}, "node", 7)
+        self.session = build_session(setup)
+        self.recorder = Recorder(self.session, NODE, setup, events=8)
         self.now = T0
         self.give(msgspec.structs.replace(hello(), contracts=(TIGHT, LONG)))
         if known:
@@ -37,7 +48,8 @@ class Node:
             self.end(first, 1.0)
 
     def handle(self, event: object) -> list[Action]:
-        actions = self.session.handle(event, self.now)  # type: ignore[arg-type]
+        actions = self.recorder.handle(event, self.now)  # type: ignore[arg-type]
+        self.recorder.idle(1 << 40)
         self.session.validate()
         return [a for a in actions if not isinstance(a, WakeAt)]
 
@@ -48,11 +60,11 @@ class Node:
         message = infer(sequence, contract=contract, priority=priority, budget_ns=budget_ms * MS, sent_ns=self.now)
         return self.give(message, FRAMES)
 
-    def ask_at_the_cut(self, sequence: int) -> list[Action]:
+    def ask_at_the_cut(self, sequence: int, budget_ms: int = 200) -> list[Action]:
         frame = np.zeros(MID.shape, np.float32).tobytes()
         tensors = (Tensor("float32", MID.shape),)
         message = infer(
-            sequence, contract=LONG, priority=2, budget_ns=200 * MS, sent_ns=self.now, cut=1, tensors=tensors
+            sequence, contract=LONG, priority=2, budget_ns=budget_ms * MS, sent_ns=self.now, cut=1, tensors=tensors
         )
         return self.give(message, (frame,))
 
@@ -87,6 +99,17 @@ def test_what_leaves_no_room_as_a_whole_is_run_in_pieces_and_answered_once() -> 
     assert reply.stages["tail"] == 10 * MS - 2 * MS // 10
     assert node.session.counters["pieces"] == 1
     assert not node.session.busy()
+
+
+def test_pieces_are_replayed_as_they_were_also_from_a_snapshot_between_them() -> None:
+    node = Node()
+    for sequence in range(2, 8):
+        (piece,) = node.runs(node.ask(sequence))
+        (rest,) = node.runs(node.end(piece, 5.0))
+        node.end(rest, 5.0)
+    recorded = journal(node.recorder)
+    assert recorded.first > 0, "it begins with a snapshot"
+    assert verify(recorded) is None
 
 
 def test_what_is_more_important_goes_in_between() -> None:
@@ -185,6 +208,105 @@ def test_what_can_no_longer_be_in_time_after_a_piece_is_refused() -> None:
     assert refusal.reason == "expired"
     node.handle(Tick())
     assert not node.session.busy()
+
+
+# Requests that entered at different cuts
+
+
+def test_what_entered_at_different_cuts_shares_what_is_left() -> None:
+    node = Node(known=False)
+    (busy,) = node.runs(node.ask(1, TIGHT))
+    node.ask(2)
+    node.ask_at_the_cut(3)
+    (piece,) = node.runs(node.end(busy, 1.0))
+    assert piece.range == FIRST
+    (rest,) = node.runs(node.end(piece, 5.0))
+    assert rest.range == REST
+    assert len(rest.rows) == 2
+    assert len(node.said(node.end(rest, 6.0))) == 2
+
+
+def test_what_could_not_be_in_time_together_is_run_apart() -> None:
+    node = Node(known=False)
+    (busy,) = node.runs(node.ask(1, TIGHT))
+    node.ask(2)
+    node.ask_at_the_cut(3, budget_ms=11)
+    (alone,) = node.runs(node.end(busy, 1.0))
+    assert alone.range == REST
+
+
+def test_what_would_not_fit_into_one_launch_is_run_apart() -> None:
+    node = Node(known=False)
+    (busy,) = node.runs(node.ask(1, TIGHT))
+    node.ask(2)
+    node.ask_at_the_cut(3)
+    node.ask_at_the_cut(4)
+    (one,) = node.runs(node.end(busy, 1.0))
+    assert one.range != FIRST
+
+
+def test_where_batches_gain_nothing_all_is_run_apart() -> None:
+    _, plan = make_plan(cloud_ms=5.0, ladder=False, batch_slope=1.0)
+    node = Node(known=False, long=plan)
+    (busy,) = node.runs(node.ask(1, TIGHT))
+    node.ask(2)
+    node.ask_at_the_cut(3)
+    (one,) = node.runs(node.end(busy, 1.0))
+    assert one.range != FIRST
+
+
+def served(
+    rate_per_s: float, *, sharing: bool, seed: int, count: int = 1500, each_us: int = 20, within_ms: int = 10
+) -> float:
+    """Share in time of requests that enter a plan of two segments at either cut, on one executor: a segment takes 2 ms and
+    `each_us` for each row."""
+    times = [RangeTime(0, i, i + 1, b, 2000 + each_us * b, 2000 + each_us * b) for i in (0, 1) for b in (1, 64)]
+    profile = Profile("cloud", "", "", 1, 1.0, 0.0, tuple(times), ())
+    latency = Latency.of_profiles([("m", profile)])
+    arena = Arena(SlotClass("m", 0, first, 2, 64, 0) for first in (0, 1))
+    scheduler = Scheduler(1, latency, arena, {"m": 64}, 10_000, of_many=True, in_pieces=sharing)
+    rng = random.Random(seed)
+    at, coming = 0.0, []
+    for number in range(count):
+        at += rng.expovariate(rate_per_s) * 1e9
+        part = SegmentRange(0, rng.randrange(2), 2)
+        coming.append(
+            (
+                int(at),
+                Job(number, "m", part, Row(number, 1, (), RAW), int(at) + within_ms * MS, 1, False, WorkKey("m", part)),
+            )
+        )
+    now = in_time = began = 0
+    out: tuple[int, Run] | None = None
+    while coming or out or scheduler.queued:
+        wake = scheduler.next_wakeup(now) or 1 << 62
+        now = max(now, min(coming[0][0] if coming else 1 << 62, out[0] if out else 1 << 62, wake))
+        if out is not None and out[0] <= now:
+            launch, _ = scheduler.ended(out[1].run, began, out[0])
+            for job in launch.jobs:
+                if launch.partial:
+                    scheduler.go_on(job, launch, ())
+                else:
+                    in_time += now <= job.deadline_ns
+            out = None
+        while coming and coming[0][0] <= now:
+            scheduler.submit(coming.pop(0)[1], now)
+        scheduler.pass_time(now)
+        decision = scheduler.schedule(now)
+        for run_ in decision.runs:
+            key = WorkKey("m", run_.range)
+            began = now
+            out = (now + latency.typical(key, len(run_.rows)), run_)
+    return in_time / count
+
+
+def test_sharing_serves_more() -> None:
+    apart, together = (served(1500.0, sharing=sharing, seed=1) for sharing in (False, True))
+    assert apart < 0.95
+    assert together > 0.99
+
+
+# What it is for
 
 
 def test_a_tight_class_keeps_its_share_beside_long_work_that_gets_on() -> None:

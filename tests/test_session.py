@@ -337,7 +337,7 @@ def test_a_probe_of_a_stranger_is_told_to_greet() -> None:
     assert give(session(), Probe(1, 123, 0, 0), link="edge:1:probe") == [Send("edge:1:probe", Bye("hello"))]
 
 
-def test_requests_from_different_cuts_do_not_share_a_launch_and_codings_of_one_cut_do() -> None:
+def test_requests_from_different_cuts_share_what_they_have_in_common_whatever_they_came_as() -> None:
     s = greeted()
     first = run_of(give(s, infer(1, budget_ns=50 * MS), frames=FRAMES))
     mid = (Tensor("float32", (1, 16)),)
@@ -352,8 +352,22 @@ def test_requests_from_different_cuts_do_not_share_a_launch_and_codings_of_one_c
         if not runs:
             break
         run = runs[0]
-        order.append((run.range.first, len(run.rows)))
-    assert order == [(0, 1), (1, 2)], "what takes longer must start sooner"
+        order.append((run.range.first, run.range.last, len(run.rows)))
+    assert order == [(0, 1, 1), (1, 2, 3)]
+
+
+def test_without_pieces_requests_from_different_cuts_share_no_launch_and_codings_of_one_cut_do() -> None:
+    s = greeted(scheduling=NodeScheduling(enable_preemption=False))
+    first = run_of(give(s, infer(1, budget_ns=50 * MS), frames=FRAMES))
+    mid = (Tensor("float32", (1, 16)),)
+    give(s, infer(2, cut=1, coding="raw", tensors=mid, budget_ns=50 * MS), frames=(bytes(64),))
+    give(s, infer(3, cut=1, coding=INT8.name, tensors=mid, budget_ns=50 * MS), frames=(bytes(16),))
+    give(s, infer(4, budget_ns=50 * MS), frames=FRAMES)
+    second = run_of(finish(s, first, T0 + 2 * MS))
+    third = run_of(finish(s, second, T0 + 4 * MS))
+    assert [(r.range.first, len(r.rows)) for r in (second, third)] == [(0, 1), (1, 2)], (
+        "what takes longer starts sooner"
+    )
 
 
 # --- nothing runs twice ------------------------------------------------------------------------------------------------

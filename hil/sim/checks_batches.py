@@ -21,7 +21,8 @@ class FittingBatch(Check):
     when it is launched.
 
     What can no longer be done in time is given up before anything is launched: none of it waits behind a launch. At a node
-    a row goes on where its request has got to, and only what is not of the most important class may stop before its end.
+    a row goes on where its request has got to, and only what is not of the most important class, or meets others there, may
+    stop before its end.
     """
 
     number = 10
@@ -59,7 +60,7 @@ class FittingBatch(Check):
             said = (run.contract, part.program, part.first, row.rows, row.decode.name, row.encode)
             if said != (asked.contract, 0, let_in.at, asked.rows, let_in.coding, None):
                 self.broken(book, f"run {run.run} has a row of {let_in.identity} and does {said}")
-            if part.last != last and not (asked.priority and part.first < part.last < last):
+            if part.last != last and not (part.first < part.last < last and (asked.priority or _met(book, run, last))):
                 self.broken(book, f"run {run.run} of class {asked.priority} runs {part}, of {last} segments")
             self._in_time(book, run, out, let_in.deadline_ns)
 
@@ -80,6 +81,12 @@ class FittingBatch(Check):
     def _in_time(self, book: WorkBook, run: Run, out: OutRun | None, due: int) -> None:
         if out is not None and out.typical_ns > due:
             self.broken(book, f"run {run.run} is predicted to end {ms(out.typical_ns - due)} after a row of it is due")
+
+
+def _met(book: NodeBook, run: Run, last: int) -> bool:
+    """Whether others wait where this run stops."""
+    group = (run.contract, SegmentRange(0, run.range.last, last))
+    return any(job.group == group for job in inside.waiting(book.scheduler).values())
 
 
 def _is_rung(plan: Plan, part: SegmentRange, row: Row) -> bool:
