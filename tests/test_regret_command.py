@@ -71,6 +71,24 @@ def test_what_cannot_be_replayed_is_named(
     assert words in done.output
 
 
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ("100000000000,5,50,50,0,0,0,0", "odd.csv: a delay up of 1e+11 ms; expected at most 60000"),
+        ("5,5,50,0.000001,0,0,0,0", "odd.csv: a rate down of 1e-06 Mbit/s; expected 0.001 or more, or 0 for any"),
+    ],
+)
+def test_a_link_on_which_nothing_could_be_replayed_is_refused(
+    values: str, words: str, tmp_path: Path, run: CliRunner
+) -> None:
+    heads = "t_ms,up_delay_ms,down_delay_ms,up_rate_mbit,down_rate_mbit,up_loss,down_loss,up_outage,down_outage"
+    path = tmp_path / "odd.csv"
+    path.write_text(f"# headtail link trace 1\n{heads}\n0,{values}\n10,{values}\n")
+    done = run.invoke(group(), ["regret", str(path)])
+    assert done.exit_code == 2
+    assert words in " ".join(done.output.split())
+
+
 def row(policy: str, on_time: float, exact: float, agreement: float) -> Row:
     return Row(policy, on_time, exact, agreement, 10, 20, {"0/raw": Predicted(10, 1, 2)})
 

@@ -7,6 +7,7 @@ import random
 import msgspec
 
 from edge.cloud_way import BEST, DEVICE, name
+from hil.emulator.shape import MAX_DELAY_MS
 from hil.links.trace import Trace
 from hil.regret.oracle import Asked, Choice, Ways, best
 from hil.regret.predicted import Predicted, Predictions
@@ -14,6 +15,7 @@ from hil.regret.subject import subject
 from hil.regret.tcp import MS, Access, Agenda, Connection, Happen
 from hil.regret.timeline import Timeline
 from hil.regret.world import Channel, World
+from shared.errors import UserError
 from shared.events import Resolve
 from shared.plan import Plan, contract_digest
 from shared.request import Answer, Missed
@@ -28,6 +30,9 @@ QUEUE_BYTES = 256 * 1024
 """The link's queue in each direction, as in the emulator."""
 
 ORACLE = "oracle"
+
+LEAST_MBIT = 0.001
+"""The lowest rate that is replayed: a packet takes 12 s."""
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -106,7 +111,16 @@ def case_of(
     seed: int = 1,
     settings: EdgeSettings | None = None,
 ) -> Case:
-    """A case with what is usual where nothing else is asked."""
+    """A case with what is usual where nothing else is asked. Raises `UserError` where the trace is of a link over which
+    nothing can be replayed: what waits for an hour would be followed through all of it."""
+    for side, way in (("up", trace.up), ("down", trace.down)):
+        delay_ms, slow = float(way.delay_ms.max()), way.rate_mbit[(way.rate_mbit > 0.0) & (way.rate_mbit < LEAST_MBIT)]
+        if delay_ms > MAX_DELAY_MS:
+            raise UserError(f"{name}: a delay {side} of {delay_ms:g} ms; expected at most {MAX_DELAY_MS:g}")
+        if slow.size:
+            raise UserError(
+                f"{name}: a rate {side} of {slow.min():g} Mbit/s; expected {LEAST_MBIT:g} or more, or 0 for any"
+            )
     deadline = deadline_ms if deadline_ms is not None else usual_deadline_ms(trace)
     period_ms = 1000.0 / hz
     length = min(seconds, trace.duration_us / 1e6)
