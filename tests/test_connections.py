@@ -42,6 +42,8 @@ class Stage:
                     self.do(Received(action.link, Welcome(PROTOCOL, "node", 7, (CONTRACT,), 1, 1)))
                 case Send(message=Infer() as message):
                     self.sent.append((self.now, action.link, message))
+                case _:
+                    pass
 
     def connect(self) -> None:
         for link in self.callers.links:
