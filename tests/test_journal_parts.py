@@ -81,6 +81,7 @@ def test_the_forms_that_are_written_by_hand_leave_no_field_out() -> None:
         "slot",
         "latest_ns",
         "in_place",
+        "generation",
     )
 
 

@@ -12,7 +12,7 @@ from plans import make_plan
 from cloud.credit import Credits
 from edge.account import cloud_stages, local_stages
 from edge.hold import HoldMargin
-from edge.link import LinkEstimate
+from edge.link import RATE_SAMPLES, LinkEstimate
 from shared.errors import InvariantBroken
 from shared.events import Row
 from shared.latency import COLD_NS, Latency, WorkKey
@@ -221,12 +221,12 @@ def test_before_anything_is_measured_the_prior_predicts() -> None:
     assert link.extra_ns(1000, 0) == 0
 
 
-def test_a_slower_link_is_believed_after_three_exchanges_and_a_faster_one_too() -> None:
+def test_a_slower_link_is_believed_when_most_of_what_is_remembered_says_so() -> None:
     link = LinkEstimate(Link(rate_mbit=800.0, rtt_ms=2.0))
-    for _ in range(5):
+    for _ in range(RATE_SAMPLES):
         link.exchanged(10_000, 3 * MS)
     assert link.network_ns(10_000) == 3 * MS
-    for _ in range(2):
+    for _ in range(RATE_SAMPLES // 2):
         link.exchanged(10_000, 12 * MS)
     assert link.network_ns(10_000) == 3 * MS
     link.exchanged(10_000, 12 * MS)
@@ -235,9 +235,9 @@ def test_a_slower_link_is_believed_after_three_exchanges_and_a_faster_one_too() 
 
 def test_an_answer_that_never_came_teaches_that_the_link_is_slow() -> None:
     link = LinkEstimate(Link(rate_mbit=800.0, rtt_ms=2.0))
-    for _ in range(5):
+    for _ in range(RATE_SAMPLES):
         link.exchanged(10_000, 3 * MS)
-    for _ in range(3):
+    for _ in range(RATE_SAMPLES // 2 + 1):
         link.gave_up(10_000, 9 * MS)
     assert link.network_ns(10_000) == 9 * MS
     link.gave_up(10_000, 1 * MS)
