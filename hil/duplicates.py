@@ -122,6 +122,8 @@ def measure(requests: int, progress: Progress) -> Duplicated:
             wait_ready(services, READY_S)
             with Client(_endpoint(sockets, 1)) as single, Client(_endpoint(sockets, 2)) as double:
                 asked = _ask((single, double), requests, progress)
+                for service in services:
+                    service.check()
         finally:
             for service in services:
                 service.end()

@@ -349,3 +349,14 @@ def test_a_link_is_opened_once(dealers: Dealers) -> None:
     assert dealers.links == (LINK,)
     dealers.disconnect(LINK)
     assert dealers.links == ()
+
+
+def test_no_heartbeat_of_zeromq_is_asked_for_and_the_kernel_finds_dead_hosts(router: Router, dealers: Dealers) -> None:
+    """A heartbeat that is due on a connection that has just failed ends the process, inside the library."""
+    dealers.connect("n2/data", router.endpoint)
+    sockets = [peered.socket for made in (router, dealers) for peered in made._by_fd.values()]
+    assert len(sockets) >= 2
+    for each in sockets:
+        assert each.getsockopt(zmq.HEARTBEAT_IVL) == 0
+        assert each.getsockopt(zmq.TCP_KEEPALIVE) == 1
+        assert each.getsockopt(zmq.TCP_KEEPALIVE_IDLE) == 10
