@@ -1,10 +1,10 @@
-"""Changing the cut under load: real processes, a link that swings, and every answer held against what it ought to be.
+"""Changing the cut under load: real processes, and every answer held against what it ought to be.
 
-An application asks at a steady pace. A link that changes its rate some times a second makes one cut better, then
-another. Afterwards the agent's own journal is run again, step by step, with a clock: that says for each request by which
-cut it went and how long the broker took to decide so, without a probe in the agent. Each step is timed several times and
-the least counts, which is what it takes on a machine that is left alone. Memory is compared with a second agent and node
-whose route is fixed.
+An application asks at a steady pace, with much time and with little, in turns: with much the cut of the fewest bytes is the
+better one, with little the work before it takes too long. Afterwards the agent's own journal is run again, step by step,
+with a clock: that says for each request by which cut it went and how long the broker took to decide so, without a probe in
+the agent. Each step is timed several times and the least counts, which is what it takes on a machine that is left alone.
+Memory is compared with a second agent and node whose route is fixed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import os
 import shutil
 import signal
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import wait
@@ -43,16 +42,20 @@ from shared.journal.keeper import SUFFIX
 from shared.journal.kind import Recorded
 from shared.journal.replay import Replay
 from shared.request import Array
-from shared.settings import AgentGroup, CloudSettings, EdgeSettings, Journal, NodeAddress, NodeGroup
+from shared.settings import AgentGroup, CloudSettings, EdgeSettings, Execution, Journal, NodeAddress, NodeGroup
 
 RATE_HZ = 300.0
-DEADLINE_MS = 30.0
-SWINGS = (Shape(100.0, 0.5), Shape(4.0, 0.5), Shape(100.0, 0.5), Shape(2.0, 1.0))
-"""What the link is, one after the other: at 4 Mbit/s the raw input of 768 bytes takes a millisecond more than the cut."""
+DEADLINES_MS = (30.0, 5.0)
+"""When requests are due, in turns."""
 
-SWING_S = 0.25
-ROUTES = ("raw", "split", "split-int8")
-TIMES = Times(whole_us=4_000.0, small_us=1_000.0, cloud_us=300.0)
+TURN = 75
+"""So many requests of one deadline follow each other: a quarter of a second."""
+
+LINK = Shape(100.0, 0.5)
+ROUTES = ("raw", "split")
+SLOWDOWN = 40.0
+TIMES = Times(whole_us=4_000.0, small_us=1_000.0, cloud_us=300.0, slowdown=SLOWDOWN)
+"""On the device the whole takes 4 ms, half of it before the cut, and the rung 1 ms."""
 IMAGES = 32
 SEED = 5
 TURNS = 5
@@ -113,7 +116,7 @@ def _run(route: str, requests: int) -> tuple[Account, Switches, dict[str, int]]:
         known = references(bundle, images)
         port = free_ports(1)[0]
         proxy = stack.enter_context(Proxy((RouteAddress("air", port),)))
-        proxy.shape(SWINGS[0], SWINGS[0])
+        proxy.shape(LINK, LINK)
         node = Service(
             "node",
             "cloud",
@@ -129,6 +132,7 @@ def _run(route: str, requests: int) -> tuple[Account, Switches, dict[str, int]]:
                 journal=Journal(
                     events=min(1_000_000, requests * STEPS_EACH), folder=str(folder / "journals"), save_below=0.0
                 ),
+                execution=Execution(slowdown=SLOWDOWN),
                 route=route,
             ),
             folder,
@@ -138,7 +142,7 @@ def _run(route: str, requests: int) -> tuple[Account, Switches, dict[str, int]]:
             stack.callback(service.end)
             service.start()
         _until(lambda: node.ready and agent.ready, "the processes are not ready")
-        ledger = _ask(f"ipc://{sockets}/agent", proxy, requests, images)
+        ledger = _ask(f"ipc://{sockets}/agent", requests, images)
         peaks = {service.name: _peak_kb(service.pid) for service in (agent, node)}
         os.kill(agent.pid, signal.SIGUSR1)
         _until(lambda: bool(_saved(folder)), "no journal was saved")
@@ -146,39 +150,24 @@ def _run(route: str, requests: int) -> tuple[Account, Switches, dict[str, int]]:
         return account(ledger.close(known)), switches(_timed(_saved(folder)[0])), peaks
 
 
-def _ask(endpoint: str, proxy: Proxy, requests: int, images: tuple[Array, ...]) -> Ledger:
-    """Ask at the steady pace while the link swings."""
+def _ask(endpoint: str, requests: int, images: tuple[Array, ...]) -> Ledger:
+    """Ask at the steady pace."""
     ledger = Ledger()
     switch = Switch()
-    over = threading.Event()
-
-    def swing() -> None:
-        number = 0
-        while not over.wait(SWING_S):
-            number += 1
-            shape = SWINGS[number % len(SWINGS)]
-            proxy.shape(shape, shape)
-
-    swinging = threading.Thread(target=swing)
     with tapped_client(endpoint, "switching", switch) as client:
         if not client.wait_attached(READY_S):
             raise HeadtailError("the agent cannot be reached")
         switch.lead_to(ledger.delivered)
-        swinging.start()
-        try:
-            futures: list[OutcomeFuture] = []
-            began_ns = time.monotonic_ns()
-            for number in range(requests):
-                due_ns = began_ns + round(number * 1e9 / RATE_HZ)
-                time.sleep(max(0.0, (due_ns - time.monotonic_ns()) / 1e9))
-                image = number % len(images)
-                future = client.submit(images[image], DEADLINE_MS)
-                ledger.asked(future.sequence, image, due_ns)
-                futures.append(future)
-            wait(futures, timeout=DEADLINE_MS / 1e3 + LAST_S)
-        finally:
-            over.set()
-            swinging.join()
+        futures: list[OutcomeFuture] = []
+        began_ns = time.monotonic_ns()
+        for number in range(requests):
+            due_ns = began_ns + round(number * 1e9 / RATE_HZ)
+            time.sleep(max(0.0, (due_ns - time.monotonic_ns()) / 1e9))
+            image = number % len(images)
+            future = client.submit(images[image], DEADLINES_MS[number // TURN % len(DEADLINES_MS)])
+            ledger.asked(future.sequence, image, due_ns)
+            futures.append(future)
+        wait(futures, timeout=max(DEADLINES_MS) / 1e3 + LAST_S)
         for future in futures:
             if not future.done():
                 ledger.unresolved(future.sequence)
