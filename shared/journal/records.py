@@ -52,8 +52,7 @@ def _run(run: Run) -> Form:
         (row.job, row.rows, marks(row.inputs), row.decode.name, None if row.encode is None else row.encode.name)
         for row in run.rows
     ]
-    latest = (run.latest_ns, run.in_place, run.generation)
-    return (run.run, run.executor, run.contract, run.range, rows, run.slot, *latest)
+    return (run.run, run.executor, run.contract, run.range, rows, run.slot, run.latest_ns, run.in_place, run.generation)
 
 
 def _send(send: Send) -> Form:
