@@ -1,15 +1,15 @@
 """`headtail bench`: what depends on how fast and how quiet the machine is, and is therefore no test.
 
-Each part has limits of its own, and a module of its own: round trips beside a raw echo (`hil.round_trips`), two streams on
-one executor (`hil.two_streams`), how soon a request is refused (`hil.refusals`), what recording costs
-(`hil.journal_cost`), the exact search and a plan for 3,000 operators (`hil.search_bench`, `hil.plan_bench`), whether what a
-plan predicts is what its requests then take (`hil.predictions`); and, which
-take long and are asked for by name, what a long run leaves behind (`hil.leak`) and whether the search is right on every
-model of the zoo (`hil.search_proof`), what rungs of three trained models cost and keep (`hil.ladders`), what changing
-the cut under load costs (`hil.switching`), whether second copies over two connections keep a lossy link in time
-(`hil.duplicates`), how soon the cloud answers again after the device's address has changed (`hil.moves`), what a tight
-class loses beside background work (`hil.background`), what is served at twice the highest rate (`hil.overload`), and for
-how long a node's loop stalls that serves many connections (`hil.connections`).
+Each part has limits of its own, and a module of its own: round trips beside a raw echo (`hil.round_trips`) and, with
+them, what `infer()` adds on the device alone (`hil.local_cost`), two streams on one executor (`hil.two_streams`), how
+soon a request is refused (`hil.refusals`), what recording costs (`hil.journal_cost`), the exact search and a plan for
+3,000 operators (`hil.search_bench`, `hil.plan_bench`), whether what a plan predicts is what its requests then take
+(`hil.predictions`); and, which take long and are asked for by name, what a long run leaves behind (`hil.leak`) and
+whether the search is right on every model of the zoo (`hil.search_proof`), what rungs of three trained models cost and
+keep (`hil.ladders`), what changing the cut under load costs (`hil.switching`), whether second copies over two connections
+keep a lossy link in time (`hil.duplicates`), how soon the cloud answers again after the device's address has changed
+(`hil.moves`), what a tight class loses beside background work (`hil.background`), what is served at twice the highest
+rate (`hil.overload`), and for how long a node's loop stalls that serves many connections (`hil.connections`).
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from hil import (
     duplicates,
     journal_cost,
     ladders,
+    local_cost,
     moves,
     overload,
     plan_bench,
@@ -188,7 +189,10 @@ def run_parts(
         if Part.ROUND_TRIPS in parts:
             figures = round_trips.measure(turns, requests, status.update)
             tree |= msgspec.to_builtins(figures)
+            alone = local_cost.measure(turns, requests, status.update)
+            tree["local"] = msgspec.to_builtins(alone)
             good &= round_trips.show(figures, console)
+            good &= local_cost.show(alone, console)
         if Part.STREAMS in parts:
             streams = play_streams(frames, status.update)
             tree["streams"] = msgspec.to_builtins(streams)
