@@ -181,10 +181,11 @@ class Agents:
 
     def soonest(self) -> int | None:
         """When there is something to do by time."""
-        times = [agent.greet_ns for agent in self._agents if agent.greet_ns is not None]
-        if self._silence.check_ns is not None:
-            times.append(self._silence.check_ns)
-        return min(times, default=None)
+        soonest = self._silence.check_ns
+        for agent in self._agents:
+            if agent.greet_ns is not None and (soonest is None or agent.greet_ns < soonest):
+                soonest = agent.greet_ns
+        return soonest
 
     def close(self) -> None:
         """Greet nobody any more."""

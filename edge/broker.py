@@ -29,6 +29,7 @@ from edge.local_work import LocalWork, Owner
 from edge.nodes import MS, Nodes
 from edge.open_request import Attempt, Open, Work
 from edge.register import Register
+from shared.decision import NOTHING
 from shared.errors import InvariantBroken
 from shared.events import (
     Action,
@@ -54,7 +55,6 @@ from shared.events import (
     WakeAt,
     Withdrawn,
 )
-from shared.latency import WorkKey
 from shared.plan import Plan, Rung
 from shared.request import Answer, Missed, Outcome, Rejected, Request, Superseded
 from shared.running import Launch
@@ -136,7 +136,8 @@ class Broker:
                 self._settle(self._attempts.directory(event.directory, now, out), now, out)
             case Draining():
                 raise InvariantBroken("an edge is not told to leave")
-        self._timers_due(now, out)
+        if now >= self._wake_at:
+            self._timers_due(now, out)
         self._schedule(now, out)
         self._wake(now, out)
         return out
@@ -189,9 +190,12 @@ class Broker:
         """The rung, the way through the cloud, and whether that is only explored. Work before sending counts against the
         rung: a route whose head would cost the promise is none."""
         rung, insured = self._insurance.choose(open_, 0, now)
+        open_.rung = rung
         paths = self.nodes.usable(open_.request.plan, now)
+        if not paths:
+            return None, insured, False
         rungs: dict[int, tuple[Rung | None, Insured]] = {}
-        for index in range(len(open_.plan.routes)) if paths else ():
+        for index in range(len(open_.plan.routes)):
             head = self._ways.head(open_, index)
             if head is None:
                 rungs[index] = (rung, insured)
@@ -202,7 +206,8 @@ class Broker:
                 rungs[index] = other
         way, exploring = self._ways.find(open_, paths, rungs, insured, now)
         self.counters["explored"] += exploring
-        open_.rung, insured = (rung, insured) if way is None else rungs[way.index]
+        if way is not None:
+            open_.rung, insured = rungs[way.index]
         return way, insured, exploring
 
     # --- work for the device ------------------------------------------------------------------------------------------
@@ -212,6 +217,8 @@ class Broker:
         is looked again until nothing is lost any more."""
         while True:
             decision = self.scheduler.schedule(now)
+            if decision is NOTHING:
+                return
             for job in decision.revoked:
                 self._revoked(job.id, now, out)
             for launch in decision.overdue:
@@ -221,7 +228,7 @@ class Broker:
                     number, attempt = self._work.owner(row.job)
                     open_ = self._open.get(number)
                     if open_ is not None and not attempt:
-                        self._insurance.began(open_, WorkKey(run.contract, run.range), now)
+                        self._insurance.began(open_, run, now)
                 out.append(run)
             for job in decision.expired:
                 self._job_lost(job.id, "the device had no time left", now, out)
@@ -389,16 +396,12 @@ class Broker:
             self._resolve(open_, without, out)
 
     def _wake(self, now: int, out: list[Action]) -> None:
-        self._nodes_due = self.nodes.next_wakeup()
-        soonest = (
-            self._open.due.soonest(),
-            self._nodes_due,
-            self._attempts.next_copy(),
-            self.scheduler.next_wakeup(now),
-        )
-        times = [at for at in soonest if at is not None]
-        if times:
-            at = max(min(times), now)
+        self._nodes_due = at = self.nodes.next_wakeup()
+        for other in (self._open.due.soonest(), self._attempts.next_copy(), self.scheduler.next_wakeup(now)):
+            if other is not None and (at is None or other < at):
+                at = other
+        if at is not None:
+            at = at if at > now else now
             if at != self._wake_at:
                 self._wake_at = at
                 out.append(WakeAt(at))

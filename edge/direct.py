@@ -205,7 +205,9 @@ class Direct:
                     actions.append(action)
 
     def _wake(self, actions: list[Action]) -> None:
-        times = [t for t in (self._client_wake_ns, self._broker_wake_ns) if t is not None]
-        if times and (wake := min(times)) != self._wake_ns:
+        wake, other = self._client_wake_ns, self._broker_wake_ns
+        if wake is None or (other is not None and other < wake):
+            wake = other
+        if wake is not None and wake != self._wake_ns:
             self._wake_ns = wake
             actions.append(WakeAt(wake))

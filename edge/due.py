@@ -41,9 +41,10 @@ class DueTimes:
 
     def soonest(self) -> int | None:
         """The next time at which an open request is due; None where none is."""
-        while self._heap and self._heap[0][1] not in self._open:
-            heappop(self._heap)
-        return self._heap[0][0] if self._heap else None
+        heap, open_ = self._heap, self._open
+        while heap and heap[0][1] not in open_:
+            heappop(heap)
+        return heap[0][0] if heap else None
 
     def numbers(self) -> set[int]:
         """Every request that has a time."""

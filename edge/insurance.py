@@ -11,6 +11,7 @@ risk the answer for a better one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 from edge.account import local_stages
 from edge.balance import NOT_INSURED, Insured
@@ -18,6 +19,7 @@ from edge.late import LateStart
 from edge.local_work import LocalWork
 from edge.open_request import Open, Work
 from shared.errors import InvariantBroken
+from shared.events import Run
 from shared.latency import WorkKey
 from shared.plan import Plan, Rung, SegmentRange
 from shared.request import Answer, Array, Buffer
@@ -26,6 +28,7 @@ from shared.scheduler import Scheduler
 from shared.settings import Insurance as Settings
 
 MS = 1_000_000
+Arrays = Sequence[Array]
 NEWEST = 1 << 62
 """The number of a job that is only asked about: above all others, as that of the next job will be."""
 
@@ -90,11 +93,11 @@ class Insurance:
             open_.planned_ns = 0
             self._scheduler.hasten(open_.rung_job)
 
-    def began(self, open_: Open, key: WorkKey, now: int) -> None:
+    def began(self, open_: Open, run: Run, now: int) -> None:
         """The rung of a request was launched."""
         open_.rung_work = Work.RUNNING
         if self._late is not None:
-            self._late.began(key, now)
+            self._late.began(WorkKey(run.contract, run.range), now)
 
     def ended(self, open_: Open, began_ns: int, ended_ns: int) -> None:
         """The rung of a request is done."""
@@ -172,9 +175,8 @@ def local_answer(open_: Open, outputs: Sequence[Array | Buffer], now: int) -> An
     rung = open_.rung
     if rung is None:
         raise InvariantBroken(f"request {open_.id} has an answer of a rung that it never had")
-    arrays = [o for o in outputs if not isinstance(o, bytes | bytearray | memoryview)]
     return Answer(
-        outputs={spec.name: array for spec, array in zip(open_.plan.outputs, arrays, strict=True)},
+        outputs={spec.name: array for spec, array in zip(open_.plan.outputs, cast(Arrays, outputs), strict=True)},
         source="edge",
         node=None,
         rung=rung.name,

@@ -212,14 +212,7 @@ class LinkEstimate:
             self._startup.learn(beyond - self._fixed - nbytes * self._per_byte, startup_ns)
             return
         self._beyond.append((max(1, nbytes), beyond - self._startup.share * startup_ns))
-        known = max(self._known_byte, LEAST_KNOWN * self._prior_byte)
-        divided = sorted(
-            (known + (b - n * known) / n * (n * known) / (n * known + self._rtt + 1.0), n) for n, b in self._beyond
-        )
-        # Whatever of an exchange its bytes may have taken, it was no more than all.
-        most = sorted((b / n, n) for n, b in self._beyond)
-        self._per_byte = max(0.0, min(_weighted(divided), _weighted(most)))
-        self._fixed = _median(b - n * self._per_byte for n, b in self._beyond)
+        self._per_byte, self._fixed = self._divided()
         if nbytes * self._per_byte > self._rtt or self._per_byte < self._known_byte:
             self._known_byte = self._per_byte
 
@@ -240,6 +233,19 @@ class LinkEstimate:
         self._learn(nbytes, network_ns, late_by_ns, missed, now, censored=True)
 
     # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _divided(self) -> tuple[float, float]:
+        """Time per byte and fixed cost, by what the last exchanges took beyond the round trip."""
+        known, rtt = max(self._known_byte, LEAST_KNOWN * self._prior_byte), self._rtt
+        exchanges = list(self._beyond)
+        if len({n for n, _ in exchanges}) == 1:
+            # Of one size all orders are that of what they took, and all weights are alike.
+            exchanges = sorted(exchanges)[len(exchanges) // 2 :][:1]
+        divided = [(known + (b - n * known) / n * (n * known) / (n * known + rtt + 1.0), n) for n, b in exchanges]
+        # Whatever of an exchange its bytes may have taken, it was no more than all.
+        most = [(b / n, n) for n, b in exchanges]
+        per_byte = max(0.0, min(_weighted(divided), _weighted(most)))
+        return per_byte, _median([b - n * per_byte for n, b in exchanges])
 
     def _of(self, nbytes: int, now: int) -> _Sizes:
         own = self._sizes.get(nbytes.bit_length())
@@ -267,9 +273,10 @@ def _median(samples: Iterable[float]) -> float:
     return ranked[len(ranked) // 2]
 
 
-def _weighted(ranked: list[tuple[float, int]]) -> float:
-    """The median of values, which are in order, by their weights."""
-    half = sum(weight for _, weight in ranked) / 2
+def _weighted(values: list[tuple[float, int]]) -> float:
+    """The median of values by their weights."""
+    ranked = sorted(values)
+    half = sum([weight for _, weight in ranked]) / 2
     for value, weight in ranked:
         half -= weight
         if half < 0:

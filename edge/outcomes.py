@@ -62,6 +62,10 @@ RESCUE_LEAST_NS = 1_000_000
 """A request that has less time left is not asked of the standby agent: no rung is so quick."""
 
 
+_NO_ANSWER = (Missed, Rejected)
+"""Outcomes that another agent may better."""
+
+
 class Counts(msgspec.Struct):
     """What came of the requests so far. `asked` is the sum of all outcomes, `withdrawn` and `open`.
 
@@ -270,7 +274,7 @@ class Outcomes:
         if held:
             outcome = entry.kept or Missed("agent", "the agent's answer was lost on its way")
         others = [other for other in entry.asked if other != agent and self._works(entry, other)]
-        if isinstance(outcome, Missed | Rejected):
+        if isinstance(outcome, _NO_ANSWER):
             if others:
                 entry.refused.add(agent)
                 return
@@ -375,8 +379,11 @@ class Outcomes:
         return Missed("agent", "the agent did not answer", elapsed)
 
     def _wake(self, actions: list[ClientAction]) -> None:
-        times = [t for t in (self._due.soonest(), self._agents.soonest(), self._retry_ns) if t is not None]
-        if times and (wake := min(times)) != self._wake_ns:
+        wake = self._due.soonest()
+        for other in (self._agents.soonest(), self._retry_ns):
+            if other is not None and (wake is None or other < wake):
+                wake = other
+        if wake is not None and wake != self._wake_ns:
             self._wake_ns = wake
             actions.insert(0, WakeAt(wake))
 
@@ -397,8 +404,7 @@ class Outcomes:
             self.counts.misaccounted += 1
             stages = {"agent": elapsed}
         if kept:
-            held = min(max(0, now - entry.kept_ns), elapsed - sum(stages.values()))
-            _add(stages, "hold", held)
+            _add(stages, "hold", min(max(0, now - entry.kept_ns), elapsed - sum(stages.values())))
         _add(stages, "client", elapsed - sum(stages.values()))
         return Answer(
             outputs=answer.outputs,
