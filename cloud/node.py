@@ -25,6 +25,7 @@ import typer
 from cloud.journal import NODE, build_session, node_setup
 from cloud.launches import LaunchCount, Launches
 from cloud.letters import NodeLetters
+from cloud.pressure import PressureFigures
 from shared.directory import check_length
 from shared.directory_file import DirectoryWatch
 from shared.driver import Driver
@@ -56,7 +57,8 @@ LAST_WORDS_MS = 500
 class NodeStats(msgspec.Struct, frozen=True):
     """What a node tells of itself when it ends. `counters` are the session's, `wire` the messages refused by reason,
     `lateness` how late the loop handled its wake-ups, `process` what became of the settings of the process, `memory` what
-    became of the slots, `stalls` for how long the loop did not look at what had come, `settings` are those in force."""
+    became of the slots, `stalls` for how long the loop did not look at what had come, `pressure` what its edges were told,
+    `settings` are those in force."""
 
     node: str
     incarnation: int
@@ -67,6 +69,7 @@ class NodeStats(msgspec.Struct, frozen=True):
     process: tuple[Effect, ...] = ()
     memory: ArenaFigures = ArenaFigures()
     stalls: LatenessFigures = LatenessFigures()
+    pressure: PressureFigures = PressureFigures()
     settings: CloudSettings = CloudSettings()
 
 
@@ -209,6 +212,7 @@ class Node:
             self._process.effects,
             self._session.scheduler.arena.figures(),
             self._driver.stalls.figures(),
+            self._session.pressure.figures(),
             self._settings,
         )
 

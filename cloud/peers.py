@@ -9,7 +9,7 @@ from cloud.credit import Credits
 from cloud.seen import Seen
 from shared.errors import PeerError
 from shared.offset import OffsetInterval
-from shared.wire.messages import MAX_PATHS, PROTOCOL, Hello
+from shared.wire.messages import MAX_PATHS, PROTOCOL, Hello, Infer
 
 SILENT_NS = 10_000_000_000
 """A peer that said nothing for this long is forgotten: a killed one would keep its credit from the others for ever."""
@@ -31,6 +31,12 @@ class Peer:
         self.offset = OffsetInterval()
         self.seen_ns = 0
         self.attempts = attempts
+
+    def deadline(self, message: Infer, now: int) -> int:
+        """The deadline of a request that came now, on this node's clock, read optimistically: no true deadline is later."""
+        self.offset.peer_sent(message.sent_ns, now)
+        low, _ = self.offset.bounds(now)
+        return message.sent_ns + message.budget_ns - (low if low is not None else message.sent_ns - now)
 
     @property
     def data(self) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ import msgspec
 from cloud.door import Door
 from cloud.kept import Identity, Kept, KeptReply, same_request, size_of
 from cloud.peers import Peer, Peers
+from cloud.pressure import Pressure
 from shared.directory import Directory, check_length, to_message
 from shared.errors import InvariantBroken, PeerError, SettingsError
 from shared.events import (
@@ -110,6 +111,7 @@ class Session:
             settings.scheduling,
             in_pieces=settings.scheduling.enable_preemption,
         )
+        self.pressure = Pressure(self.scheduler.targets, settings.pressure.return_ms)
         self.peers = Peers(settings.limits.max_peers, settings.node.credits, settings.scheduling.max_queued)
         self._door = Door(self._plans, self.scheduler, settings.scheduling.priority_levels)
         self._admitted: dict[int, Admitted] = {}
@@ -209,7 +211,8 @@ class Session:
         if message.last_sent_ns > self._jumped_ns:
             peer.offset.peer_received(message.last_sent_ns, message.last_received_ns, now)
         self.peers.credits.rest(peer.account)
-        out.append(Send(link, ProbeReply(message.number, message.sent_ns, now, now, self._load(peer, now))))
+        load, pressure = self._load(peer, now), self.pressure.told(now)
+        out.append(Send(link, ProbeReply(message.number, message.sent_ns, now, now, load, pressure)))
 
     def _infer(self, link: str, message: Infer, frames: tuple[Buffer, ...], now: int, out: list[Action]) -> None:
         peer = self.peers.of_link(link)
@@ -221,14 +224,13 @@ class Session:
             if self._is_copy(peer, identity, link, message, now, out):
                 return
             coding = self._door.check(message, frames)
-            deadline = self._deadline(peer, message, now)
+            deadline = peer.deadline(message, now)
             if self._leave_by:
                 raise PeerError("draining", "this node is about to leave")
             if identity in self._by_identity or not peer.attempts.first_time(message.sequence, message.attempt):
                 raise PeerError("duplicate", "this attempt was here before")
-            key = WorkKey(
-                message.contract, _tail(self._plans[message.contract], message), coding.name if coding.coded else ""
-            )
+            tail = SegmentRange(0, message.cut, len(self._plans[message.contract].cuts) - 1)
+            key = WorkKey(message.contract, tail, coding.name if coding.coded else "")
             if now + self.scheduler.latency.typical(key, message.rows) > deadline:
                 raise PeerError("expired", "it cannot be done in what is left")
             if not self.peers.credits.take(peer.account):
@@ -238,6 +240,7 @@ class Session:
             job = Job(row.job, key.contract, key.range, row, deadline, message.priority, False, key)
             if not self.scheduler.submit(job, now):
                 self.peers.credits.give_back(peer.account)
+                self.pressure.lost(message.rows, now)
                 raise PeerError("overload", "the queue is full")
         except PeerError as error:
             self._refuse((link,), message, error.reason, error.detail, now, out)
@@ -253,7 +256,8 @@ class Session:
             kept = self._kept.find(identity, link, message, now)
             if kept is not None:
                 self.counters["answered-again"] += 1
-                reply = msgspec.structs.replace(kept.reply, sent_ns=now, load=self._load(peer, now))
+                load, pressure = self._load(peer, now), self.pressure.told(now)
+                reply = msgspec.structs.replace(kept.reply, sent_ns=now, load=load, pressure=pressure)
                 out.append(Send(link, reply, kept.outputs))
             return kept is not None
         admitted = self._admitted[job]
@@ -262,12 +266,6 @@ class Session:
         self.counters["copies"] += 1
         self._admitted[job] = msgspec.structs.replace(admitted, links=(*admitted.links, link))
         return True
-
-    def _deadline(self, peer: Peer, message: Infer, now: int) -> int:
-        """The request's deadline on this node's clock, read optimistically: no true deadline is later."""
-        peer.offset.peer_sent(message.sent_ns, now)
-        low, _ = peer.offset.bounds(now)
-        return message.sent_ns + message.budget_ns - (low if low is not None else message.sent_ns - now)
 
     def _cancel(self, link: str, message: Cancel, now: int, out: list[Action]) -> None:
         peer = self.peers.of_link(link)
@@ -292,6 +290,7 @@ class Session:
         if self._stuck:
             self._tell_the_stuck(now, out)
         for job in decision.expired:
+            self.pressure.lost(job.rows, now)
             self._refuse_job(job.id, "expired", "it can no longer be done in time", now, out)
         out += decision.runs
 
@@ -362,6 +361,7 @@ class Session:
             stages=stages,
             sent_ns=now,
             load=self._load(peer, now, wait),
+            pressure=self.pressure.told(now),
         )
         self.counters["rows"] += asked.rows
         out += [Send(link, reply, outputs) for link in admitted.links]
@@ -392,8 +392,8 @@ class Session:
         self.counters[f"refused-{reason}"] += 1
         for link in links:
             load = self._load(self.peers.of_link(link), now)
-            refusal = Refusal(message.incarnation, message.sequence, message.attempt, reason, detail[:200], now, load)
-            out.append(Send(link, refusal))
+            asked = (message.incarnation, message.sequence, message.attempt)
+            out.append(Send(link, Refusal(*asked, reason, detail[:200], now, load, self.pressure.told(now))))
 
     def _load(self, peer: Peer | None, now: int, wait_ns: int | None = None) -> Load:
         granted = 0 if peer is None or self._leave_by else self.peers.credits.granted(peer.account)
@@ -494,7 +494,3 @@ class Session:
         self.peers.credits.validate()
         if {j: a.identity for j, a in self._admitted.items()} != {j: i for i, j in self._by_identity.items()}:
             raise InvariantBroken("admitted requests and identities disagree")
-
-
-def _tail(plan: Plan, message: Infer) -> SegmentRange:
-    return SegmentRange(0, message.cut, len(plan.cuts) - 1)

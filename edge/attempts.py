@@ -282,7 +282,7 @@ class Attempts:
         node = path.node
         key = (message.sequence, message.attempt)
         sent = path.out.pop(key, None) if message.incarnation == self._incarnation else None
-        node.load(message.load)
+        node.load(message.load, message.pressure)
         if sent is None:
             self._counters["unknown-reply"] += 1
             return None, None

@@ -97,7 +97,8 @@ class Usual(msgspec.Struct, frozen=True, gc=False):
 class Considered(msgspec.Struct, frozen=True):
     """One choice among ways, for those who look on: for the request of this `number`, made at `now`, of an answer that must
     be back by `due_ns`. `found` is the way that was taken, None where it was the device alone; `exploring` whether it was
-    taken only to learn. `least` is the least chance that a way must have."""
+    taken only to learn. `least` is the least chance that a way must have. `yields_to` names the nodes that are pressed, from
+    which the request steps back."""
 
     number: int
     now: int
@@ -108,6 +109,7 @@ class Considered(msgspec.Struct, frozen=True):
     found: Candidate | None
     exploring: bool
     least: float
+    yields_to: frozenset[str] = frozenset()
 
 
 def no_less_likely(ways: Sequence[Candidate]) -> list[Candidate]:

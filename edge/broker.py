@@ -79,8 +79,8 @@ class Broker:
         self._grants = Grants(self.scheduler, self._plans, self._guard_ns)
         self.nodes = Nodes(settings, tuple(plans), incarnation, rng)
         self._open = Register(settings.limits.max_open)
-        self._ways = CloudWay(plans, incarnation, self.scheduler, settings)
         self.counters: Counter[str] = Counter()
+        self._ways = CloudWay(plans, incarnation, self.scheduler, settings, self.counters)
         self._attempts = Attempts(settings, self._open, self.nodes, self._ways, self._work, incarnation, self.counters)
         self._last_id = 0
         self._hold = HoldMargin(int(settings.insurance.hold_ms * MS), int(settings.insurance.hold_max_ms * MS))

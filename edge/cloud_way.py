@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
@@ -12,6 +13,7 @@ from edge.link_budget import Budget
 from edge.nodes import MS
 from edge.open_request import Attempt, Open
 from edge.paths import Path, Sent
+from edge.yielding import may_yield, yields
 from shared.errors import InvariantBroken, SettingsError
 from shared.events import Send
 from shared.latency import Latency, WorkKey
@@ -42,7 +44,12 @@ class CloudWay:
     """All routes of all plans of this edge. Of requests it remembers only which way was taken last for each contract."""
 
     def __init__(
-        self, plans: Mapping[str, Plan], incarnation: int, scheduler: Scheduler, settings: EdgeSettings
+        self,
+        plans: Mapping[str, Plan],
+        incarnation: int,
+        scheduler: Scheduler,
+        settings: EdgeSettings,
+        counters: Counter[str],
     ) -> None:
         """Raises `SettingsError` where the setting `route` names no route of one of the plans."""
         for plan in plans.values():
@@ -58,6 +65,8 @@ class CloudWay:
         self._scheduler = scheduler
         self._explore_ns = int(link.explore_interval_ms * MS)
         self._least = link.least_chance
+        self._pressure = settings.pressure
+        self._counters = counters
         self._policy = LeastPredictedFinish()
         self._usual: dict[str, Usual] = {}
         self.watch: Callable[[Considered], None] | None = None
@@ -83,10 +92,13 @@ class CloudWay:
             candidates = [c for c in candidates if c.nbytes <= left]
         usual = self._usual.get(open_.request.plan)
         exploring = False
+        considered, pressed = candidates, self._yields_to(open_, paths, insured)
         if self._fixed == BEST:
+            if pressed:
+                candidates = [c for c in candidates if c.node.name not in pressed]
             found = choose(candidates, insured, now, self._policy, self._least, usual)
         else:
-            candidates = [c for c in candidates if name(c.route) == self._fixed]
+            considered = candidates = [c for c in candidates if name(c.route) == self._fixed]
             found = soonest(candidates)
         if found is not None:
             if usual is None or usual.index != found.index or usual.link != found.path.data:
@@ -98,10 +110,23 @@ class CloudWay:
             exploring = found is not None
         if found is not None:
             self.spend(open_, found.nbytes, now)
-        if self.watch is not None and candidates:
-            ways = tuple(candidates)
-            self.watch(Considered(open_.id, now, due, insured, ways, usual, found, exploring, self._least))
+        if pressed and found is None:
+            self._counters["stepped-back"] += 1
+        if self.watch is not None and considered:
+            ways = tuple(considered)
+            self.watch(Considered(open_.id, now, due, insured, ways, usual, found, exploring, self._least, pressed))
         return found, exploring
+
+    def _yields_to(self, open_: Open, paths: Sequence[Path], insured: Insured) -> frozenset[str]:
+        """The nodes of these paths from which a request steps back since they are pressed. A route that is fixed is taken
+        whatever a node says."""
+        if not any(path.node.pressure for path in paths) or self._fixed != BEST:
+            return frozenset()
+        priority = open_.request.priority
+        if not may_yield(self._pressure, priority, insured):
+            return frozenset()
+        number = open_.id + self._incarnation
+        return frozenset(path.node.name for path in paths if yields(path.node.pressure, priority, number))
 
     def predict(
         self, open_: Open, paths: Sequence[Path], routes: Iterable[int], due_ns: int, now: int

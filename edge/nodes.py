@@ -19,7 +19,7 @@ from shared.directory import Directory, as_own
 from shared.events import Action, AddressesChanged, Dial, HangUp, Keep, Send
 from shared.offset import OffsetInterval
 from shared.settings import EdgeSettings, Link, NodeAddress
-from shared.wire.messages import PROTOCOL, Drain, Hello, Load, Probe, ProbeReply, Welcome
+from shared.wire.messages import PROTOCOL, Drain, Hello, Load, Pressure, Probe, ProbeReply, Welcome
 
 MS = 1_000_000
 HELLO_EVERY_NS = 250 * MS
@@ -43,6 +43,7 @@ class Node:
         self.contracts: frozenset[str] = frozenset()
         self.credits = 0
         self.wait_ns = 0
+        self.pressure: Pressure = ()
         self.draining = False
         """Whether this incarnation is about to leave."""
         self.offset = OffsetInterval()
@@ -50,10 +51,11 @@ class Node:
         """Attempts that are out and not answered on any path: each holds one credit."""
         self.paths = tuple(Path(self, number, link, way) for number, way in enumerate(ways))
 
-    def load(self, load: Load) -> None:
+    def load(self, load: Load, pressure: Pressure = ()) -> None:
         """Take the state that rode on a reply."""
         self.wait_ns = load.wait_ns
         self.credits = load.credits
+        self.pressure = pressure
 
     def carries(self, key: tuple[int, int]) -> bool:
         """Whether a copy of this attempt is out on some path."""
@@ -181,6 +183,7 @@ class Nodes:
         restarted = node.incarnation not in (0, message.incarnation)
         if restarted:
             node.draining = False
+            node.pressure = ()
             self.outliers.restarted(node.name)
             lost = [self._lose(other, other.state) for other in node.paths if other.greeted]
             for other in lost:
@@ -282,7 +285,7 @@ class Nodes:
         """A probe came back."""
         node = path.node
         path.probes_out = 0
-        node.load(message.load)
+        node.load(message.load, message.pressure)
         if message.probe_sent_ns > self._jumped_ns:
             path.last_probe = (message.sent_ns, now)
             rtt_ns = (now - message.probe_sent_ns) - (message.sent_ns - message.received_ns)

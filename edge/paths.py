@@ -178,7 +178,7 @@ class Path:
 
     def padded(self, message: ProbeReply, now: int) -> None:
         """Padding was answered: what that says about the link."""
-        self.node.load(message.load)
+        self.node.load(message.load, message.pressure)
         if self.pad is not None and message.probe_sent_ns == self.pad.sent_ns:
             pad, self.pad = self.pad, None
             self.answered(pad, message.sent_ns - message.received_ns, now)

@@ -84,18 +84,21 @@ def _verdict(considered: Considered) -> str:
 
 def _why(considered: Considered, way: Candidate) -> str:
     insured, found = considered.insured, considered.found
+    if way.node.name in considered.yields_to:
+        return "its node is pressed: the device's promised answer will do"
     worth = worth_of(way, insured, considered.least)
     if way is found and worth <= 0.0:
         return "the soonest of what is hopeless: tried to learn" if considered.exploring else "the last hope"
     if worth <= 0.0:
         return _worthless(considered, way)
-    best = max(worth_of(other, insured, considered.least) for other in considered.candidates)
+    others = [other for other in considered.candidates if other.node.name not in considered.yields_to]
+    best = max(worth_of(other, insured, considered.least) for other in others)
     if way is found:
         kept = considered.usual is not None and (way.index, way.path.data) == (
             considered.usual.index,
             considered.usual.link,
         )
-        if len(considered.candidates) == 1:
+        if len(others) == 1:
             return "the only one"
         if worth < best:
             return "about as good as the best" + (", and in use already" if kept else "")

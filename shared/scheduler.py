@@ -62,7 +62,7 @@ class Scheduler:
         self._max_rows = max_rows
         self._in_place_ns = in_place_ns
         self._queue = DeadlineQueue(max_queued)
-        self._targets = Targets(executors, latency, max_rows)
+        self.targets = Targets(executors, latency, max_rows)
         self._of_many = of_many
         self._in_pieces = in_pieces and of_many
         self._running = Running(executors)
@@ -108,7 +108,7 @@ class Scheduler:
         too_late = job.deadline_ns - self.latency.typical(job.key, job.row.rows) + 1
         self.expiry_ns = too_late if too_late < self.expiry_ns else self.expiry_ns
         if self._of_many:
-            self._targets.came(job, now)
+            self.targets.came(job, now)
         return True
 
     def go_on(self, job: Job, launch: Launch, outputs: tuple[Array | Buffer, ...]) -> None:
@@ -206,7 +206,7 @@ class Scheduler:
             return self.expiry_ns if overdue is None or self.expiry_ns < overdue else overdue
         times = [overdue, self.expiry_ns, *(j.earliest_ns for j in self._queue.deferred() if j.earliest_ns > now)]
         if self._held and not self._running.full:
-            times.append(max(self._targets.due_ns, now + 1))
+            times.append(max(self.targets.due_ns, now + 1))
         if self.streams and not self._running.full:
             times.append(self.streams.next_lapse(self.latency, now))
         return min((at for at in times if at is not None), default=None)
@@ -315,7 +315,7 @@ class Scheduler:
         """The first job of each group that may begin now, with its place: the most important class first, in it the one whose
         batch, as large as its time allows, must start soonest. Those at the head of a group whose time allows a smaller batch
         than is aimed at (`shared.targets`), where more wait behind them, leave the queue."""
-        queue, targets = self._queue, self._targets
+        queue, targets = self._queue, self.targets
         lanes = queue.lanes()
         if targets.due_ns <= now:
             targets.find(now)
@@ -338,9 +338,9 @@ class Scheduler:
         """Look at a lane that has changed: None where nothing of it is left that may begin."""
         latency, queue = self.latency, self._queue
         until = NEVER_NS
-        if self._targets.aims:
+        if self.targets.aims:
             while not head.promised:
-                target = min(self._targets.of(head), lane.rows)
+                target = min(self.targets.of(head), lane.rows)
                 if target == 1:
                     until = NEVER_NS
                     break
@@ -452,7 +452,7 @@ class Scheduler:
         return broken or first_broken(before, [*others, *own, *expected]) is None
 
     def _keeps_room(self, executor: int, batch: list[Job], pessimistic: int, now: int) -> bool:
-        demands = self._targets.demands(min(j.priority for j in batch), now)
+        demands = self.targets.demands(min(j.priority for j in batch), now)
         if not demands:
             return True
         free = self._running.free_at(now)

@@ -76,6 +76,23 @@ class NodeScheduling(Scheduling, frozen=True):
     enable_preemption: bool = True
 
 
+class NodePressure(Group, frozen=True):
+    """`return_ms`: a node that is pressed asks its edges to step back from it with a share of their requests, the least
+    important first, where they can do without it; when it no longer is, a class is wholly back after so long. 0: it never
+    asks."""
+
+    return_ms: Span = 10_000.0
+
+
+class EdgePressure(Group, frozen=True):
+    """What requests do about a node that is pressed: those whose answer the device has promised step back from it, as many as
+    it asks for. `from_class`: only classes from this one on. `least_agreement`: only where the promised rung agrees at
+    least so much."""
+
+    from_class: Annotated[int, Meta(ge=0, le=16)] = 1
+    least_agreement: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.0
+
+
 class Insurance(Group, frozen=True):
     """`mode`: `in_flight` runs the local answer while the cloud works; `late` puts it off as long as it can, which spares
     energy where the cloud mostly answers, and risks an answer now and then. `warm_ms`: a rung that has not run for so long is
@@ -279,6 +296,7 @@ class EdgeSettings(Group, frozen=True):
     memory: Memory = Memory(preallocated_memory_mb=256)
     scheduling: Scheduling = Scheduling(max_queued=256)
     insurance: Insurance = Insurance()
+    pressure: EdgePressure = EdgePressure()
     link: Link = Link()
     duplicates: Duplicates = Duplicates()
     outliers: Outliers = Outliers()
@@ -297,6 +315,7 @@ class CloudSettings(Group, frozen=True):
     batching: Batching = Batching()
     memory: Memory = Memory()
     scheduling: NodeScheduling = NodeScheduling()
+    pressure: NodePressure = NodePressure()
     limits: CloudLimits = CloudLimits()
     process: Process = Process()
     journal: Journal = Journal()

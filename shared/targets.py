@@ -49,6 +49,16 @@ Kind = tuple[int, str, SegmentRange]
 """Class, contract and range: what has a target."""
 
 
+class Asked(msgspec.Struct, frozen=True, gc=False):
+    """The device time that is asked for, in parts of what all executors have. `least` is that less its own uncertainty, one
+    standard deviation of counts that come at random. `rows_per_s` come; `classes` are those that they are of."""
+
+    load: float
+    least: float
+    rows_per_s: float
+    classes: frozenset[int]
+
+
 class _Offered(msgspec.Struct, gc=False):
     key: WorkKey
     rows: float = 0.0
@@ -118,6 +128,19 @@ class Targets:
     def _per_ns(self, offered: _Offered, now: int) -> float:
         over = MEMORY_NS * (1.0 - math.exp((self._since_ns - now) / MEMORY_NS))
         return offered.rows * math.exp((offered.at_ns - now) / MEMORY_NS) / max(over, LEAST_NS)
+
+    def asked(self, now: int) -> Asked:
+        """How much device time all that comes takes at the least. Where `n` executors begin in turn, a row waits for an nth
+        of a launch before its own, so that a launch may take n / (n + 1) of the budget."""
+        share = self._executors / (self._executors + 1)
+        load = variance = rows_per_s = 0.0
+        for offered in self._offered.values():
+            rate = self._per_ns(offered, now)
+            one = self._load([(offered, rate)], share) / self._executors
+            load += one
+            variance += one * one / (2.0 * max(1.0, offered.rows))
+            rows_per_s += rate * 1e9
+        return Asked(load, load - math.sqrt(variance), rows_per_s, frozenset(kind[0] for kind in self._offered))
 
     def find(self, now: int) -> None:
         """Find all targets anew."""

@@ -166,15 +166,16 @@ class World:
 
     # --- what a rig does ----------------------------------------------------------------------------------------------
 
-    def add_node(self, settings: CloudSettings) -> None:
-        """Start a node, or start it again after `kill`."""
+    def add_node(self, settings: CloudSettings) -> Session:
+        """Start a node, or start it again after `kill`; its machine."""
         name = settings.node.name
         incarnation = 1 + self.agenda.now // MS
         session = Session(settings, self._plans, name, incarnation)
         self.nodes[name] = Host(name, session, "cloud", self._cloud_times, NODE_CLOCK_NS)
+        return session
 
-    def add_edge(self, settings: EdgeSettings) -> None:
-        """Start an edge, which connects to the nodes of its settings."""
+    def add_edge(self, settings: EdgeSettings) -> Broker:
+        """Start an edge, which connects to the nodes of its settings; its machine."""
         name = settings.agent.name
         slowed = settings.execution.slowdown != 1.0
         times = Latency.of(self._plans.items(), "edge", settings.execution.slowdown) if slowed else self._edge_times
@@ -185,16 +186,20 @@ class World:
                 host.channels[link] = self._network.connect(
                     name, node.name, link, self._feeds(host, LinkUp(link)), self._feeds(host, LinkDown(link))
                 )
+        return broker
 
     def kill(self, node: str) -> None:
         """Kill a node: what it had is gone. That its connections break is the network's to tell."""
         self.nodes[node].alive = False
 
-    def ask(self, edge: str, sequence: int, contract: str, deadline_ns: int, *, stream: int = 0) -> None:
+    def ask(
+        self, edge: str, sequence: int, contract: str, deadline_ns: int, *, stream: int = 0, priority: int = 1
+    ) -> None:
         """Hand a request of one row to an edge now, due `deadline_ns` from now."""
         host = self.edges[edge]
         now = self.agenda.now + host.clock_ns
-        request = Request(CLIENT, sequence, contract, self._entry(contract), 1, now, now + deadline_ns, stream=stream)
+        due, inputs = now + deadline_ns, self._entry(contract)
+        request = Request(CLIENT, sequence, contract, inputs, 1, now, due, priority, stream)
         actions = host.broker.handle(Arrived(request), now)
         number = host.broker.number(CLIENT, sequence)
         if number:

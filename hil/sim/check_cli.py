@@ -15,6 +15,7 @@ import typer
 
 from hil.crowd.cli import main as let_play
 from hil.goodput.cli import goodput
+from hil.pressed.cli import main as press
 from hil.regret.cli import main as replay_links
 from hil.sim.checks_many import Breach, Task, Verdict, judge_all
 from hil.sim.scenario import SCENARIOS
@@ -67,6 +68,7 @@ def group() -> typer.Typer:
     app.command("check")(guarded(check))
     app.command("regret")(guarded(replay_links))
     app.command("crowd")(guarded(let_play))
+    app.command("pressure")(guarded(press))
     app.command("goodput")(guarded(goodput))
     return app
 

@@ -20,6 +20,8 @@ import numpy as np
 from shared.errors import InvariantBroken, PeerError
 from shared.request import Array, Buffer
 from shared.wire.messages import (
+    FULL_PRESSURE,
+    MAX_CLASSES,
     MAX_HEADER,
     MAX_TENSORS,
     AgentMessage,
@@ -43,6 +45,7 @@ from shared.wire.messages import (
     NodeList,
     NodeMessage,
     OpenStream,
+    Pressure,
     Probe,
     ProbeReply,
     Provisional,
@@ -215,6 +218,7 @@ def check(message: Message, frames: Sequence[Buffer], max_total: int) -> None:
             _check_words(message.contract, message.coding)
             _check_numbers(message.sent_ns, message.load.credits)
             _check_spans(message.load.wait_ns, *message.stages.values())
+            _check_pressure(message.pressure)
             _check_tensors(message.tensors, frames, max_total, raw=True)
         case Probe():
             _check_numbers(message.number, message.sent_ns, message.last_sent_ns, message.last_received_ns)
@@ -260,11 +264,13 @@ def _check_small(message: Message) -> None:
             _check_numbers(message.incarnation, message.sequence, message.attempt)
             _check_numbers(message.sent_ns, message.load.credits)
             _check_spans(message.load.wait_ns)
+            _check_pressure(message.pressure)
             _check_words(message.reason)
         case ProbeReply():
             _check_numbers(message.number, message.probe_sent_ns, message.received_ns, message.sent_ns)
             _check_numbers(message.load.credits)
             _check_spans(message.load.wait_ns)
+            _check_pressure(message.pressure)
         case Attach():
             _check_numbers(message.protocol, message.incarnation)
             _check_words(message.client)
@@ -329,6 +335,14 @@ def _check_spans(*spans_ns: int) -> None:
     for span_ns in spans_ns:
         if not 0 <= span_ns <= MAX_SPAN_NS:
             raise PeerError("range", f"a span of {span_ns} ns where 0 to {MAX_SPAN_NS} may come")
+
+
+def _check_pressure(pressure: Pressure) -> None:
+    if len(pressure) > MAX_CLASSES:
+        raise PeerError("range", f"a pressure of {len(pressure)} classes where at most {MAX_CLASSES} may come")
+    for share in pressure:
+        if not 0 <= share <= FULL_PRESSURE:
+            raise PeerError("range", f"a pressure of {share} where 0 to {FULL_PRESSURE} may come")
 
 
 def _check_rows(rows: int) -> None:

@@ -42,6 +42,12 @@ class Load(msgspec.Struct, frozen=True, gc=False, array_like=True):
     credits: int
 
 
+Pressure = tuple[int, ...]
+"""How pressed a node is, beside each `Load`: of each class from 0 on, how many thousandths of its requests would better be
+done without this node; classes beyond are like the last. Empty, and not sent, where it is not pressed."""
+FULL_PRESSURE = 1000
+MAX_CLASSES = 16
+
 # --- edge and node -------------------------------------------------------------------------------------------------
 
 
@@ -86,7 +92,7 @@ class Infer(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="infer"):
     tensors: tuple[Tensor, ...]
 
 
-class Reply(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="reply"):
+class Reply(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="reply", omit_defaults=True):
     """An answer: the plan's outputs, raw, one frame each. It echoes all that names the attempt. `stages` is the node's
     part of the time (`cloud_queue`, `codec`, `tail`), from the receipt of the request to the sending of the reply."""
 
@@ -101,9 +107,10 @@ class Reply(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="reply"):
     stages: Stages
     sent_ns: int
     load: Load
+    pressure: Pressure = ()
 
 
-class Refusal(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="refusal"):
+class Refusal(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="refusal", omit_defaults=True):
     """No answer will come for this attempt. `reason`: `expired`, `overload`, `credit`, `contract`, `input`, `size`,
     `hello`, `duplicate`, `failed`, `cancelled`, `draining`."""
 
@@ -114,6 +121,7 @@ class Refusal(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="refusal
     detail: str
     sent_ns: int
     load: Load
+    pressure: Pressure = ()
 
 
 class Cancel(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="cancel"):
@@ -137,7 +145,7 @@ class Probe(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="probe"):
     tensors: tuple[Tensor, ...] = ()
 
 
-class ProbeReply(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="probed"):
+class ProbeReply(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="probed", omit_defaults=True):
     """Echo of a probe: its `number` and `sent_ns` (edge's clock), when it came in and when this left (node's clock)."""
 
     number: int
@@ -145,6 +153,7 @@ class ProbeReply(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="prob
     received_ns: int
     sent_ns: int
     load: Load
+    pressure: Pressure = ()
 
 
 class NodeEntry(msgspec.Struct, frozen=True, gc=False, array_like=True):
