@@ -119,9 +119,11 @@ class Attempts:
         """The first copy goes out, and a second one with it where that is wanted."""
         out.append(self._ways.ask(open_, attempt, attempt.path, now))
         self._copies.first(attempt.way.nbytes)
+        if attempt.exploring or len(attempt.node.paths) < 2:
+            return
         due_ns = open_.hold_until
         spare = self._spare(open_.request.plan, attempt, due_ns, now)
-        if spare is None or attempt.exploring:
+        if spare is None:
             return
         way = attempt.way
         exchange_ns = spare.back_ns(way.nbytes, way.node_ns, now) - now

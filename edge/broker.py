@@ -183,8 +183,8 @@ class Broker:
             self._attempts.begin(open_, way, exploring, now, out)
         if open_.hopeless():
             self._resolve(open_, Rejected("overload", open_.trouble), out)
-        else:
-            self._reconsider(open_, now, out)
+        elif not open_.cloud_hoped():
+            self._insurance.hasten(open_)
 
     def _choose(self, open_: Open, now: int) -> tuple[Candidate | None, Insured, bool]:
         """The rung, the way through the cloud, and whether that is only explored. Work before sending counts against the
@@ -252,9 +252,7 @@ class Broker:
             number, attempt = self._work.owner(job.id)
             open_ = self._open.get(number)
             if open_ is not None and not attempt and self._insurance.move(open_, now):
-                abort = self._work.cancel(job.id)
-                if abort is not None:
-                    out.append(abort)
+                self._unwanted(job.id, out)
 
     def _owner(self, job: int) -> tuple[Open | None, Attempt | None]:
         number, attempt = self._work.settle(job)
@@ -354,9 +352,16 @@ class Broker:
     def _close(self, open_: Open, out: list[Action]) -> None:
         """Forget a request: cancel what still works for it."""
         self._open.remove(open_)
-        unwanted = [open_.rung_job] if open_.waiting_rung else []
-        unwanted += self._attempts.end(open_, out)
-        out += [abort for job in unwanted if (abort := self._work.cancel(job)) is not None]
+        jobs = self._attempts.end(open_, out)
+        if open_.waiting_rung:
+            self._unwanted(open_.rung_job, out)
+        for job in jobs:
+            self._unwanted(job, out)
+
+    def _unwanted(self, job: int, out: list[Action]) -> None:
+        abort = self._work.cancel(job)
+        if abort is not None:
+            out.append(abort)
 
     def _supersede(self, request: Request, now: int, out: list[Action]) -> None:
         """A newer frame takes the place of the stream's open one, which keeps the answer that it has, if any."""

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
+import numpy as np
 
 from edge.account import cloud_stages, uplink_share
 from edge.balance import NOT_INSURED, Candidate, Considered, Insured, Usual, choose, explore, no_less_likely, soonest
@@ -19,7 +20,7 @@ from shared.events import Send
 from shared.latency import Latency, WorkKey
 from shared.placement import LeastPredictedFinish
 from shared.plan import Coding, Plan, Route, SegmentRange
-from shared.request import Answer, Array, Buffer
+from shared.request import Answer, Array, Buffer, Fidelity
 from shared.scheduler import Scheduler
 from shared.settings import EdgeSettings
 from shared.wire.messages import Infer, Reply, Tensor, tensor_table
@@ -28,16 +29,27 @@ BEST, DEVICE = "best", "device"
 """What the setting `route` may be beside the name of a route."""
 
 
+class Output(msgspec.Struct, frozen=True):
+    """How one of an answer's frames is read."""
+
+    name: str
+    dtype: np.dtype[np.generic]
+    shape: tuple[int, ...]
+    nbytes: int
+
+
 class RouteFacts(msgspec.Struct, frozen=True):
     """What does not change of a route: computed once. `head` is None where the input is sent as it is.
-    `sent` and `answered` are the tensors of request and reply by rows."""
+    `sent` and `answered` are the tensors of request and reply by rows, `outputs` how the latter are read."""
 
     route: Route
     coding: Coding
     head: WorkKey | None
     tail_ns: int
+    fidelity: Fidelity
     sent: tuple[tuple[Tensor, ...], ...]
     answered: tuple[tuple[Tensor, ...], ...]
+    outputs: tuple[tuple[Output, ...], ...]
 
 
 class CloudWay:
@@ -213,15 +225,20 @@ class CloudWay:
     ) -> Answer | None:
         """The answer that a reply carries, or None where it does not answer exactly what was asked."""
         request, route, node = open_.request, attempt.route, attempt.node
-        specs = open_.plan.outputs
         asked = (request.plan, route.cut, route.coding, request.rows)
         facts = self._facts[request.plan][attempt.route_index]
-        expected = facts.answered[request.rows]
-        if asked != (message.contract, message.cut, message.coding, message.rows) or message.tensors != expected:
+        expected = facts.outputs[request.rows]
+        if (
+            asked != (message.contract, message.cut, message.coding, message.rows)
+            or message.tensors != facts.answered[request.rows]
+            or len(frames) != len(expected)
+        ):
             return None
-        if [memoryview(f).nbytes for f in frames] != [s.nbytes(request.rows) for s in specs]:
-            return None
-        outputs: dict[str, Array] = {s.name: s.view(f, request.rows) for s, f in zip(specs, frames, strict=True)}
+        outputs: dict[str, Array] = {}
+        for output, frame in zip(expected, frames, strict=True):
+            if memoryview(frame).nbytes != output.nbytes:
+                return None
+            outputs[output.name] = np.frombuffer(frame, output.dtype).reshape(output.shape)
         node_ns = sum(message.stages.values())
         share = uplink_share(attempt.sent_ns, message.sent_ns - node_ns, now, node_ns, node.offset.bounds(now))
         return Answer(
@@ -230,7 +247,7 @@ class CloudWay:
             node=node.name,
             rung=open_.plan.programs[0].name,
             cut=route.cut,
-            fidelity=open_.plan.cloud_fidelity(facts.coding, route.agreement),
+            fidelity=facts.fidelity,
             contract=request.plan,
             stages=cloud_stages(open_.arrived_ns, attempt.sent_ns, now, attempt.head, message.stages, share, now),
         )
@@ -274,5 +291,16 @@ def _facts(contract: str, plan: Plan, route: Route, cloud: Latency) -> RouteFact
     coded = coding.name if coding.coded else ""
     head = WorkKey(contract, SegmentRange(0, 0, route.cut), encode=coded) if route.cut or coded else None
     tail = WorkKey(contract, SegmentRange(0, route.cut, len(plan.cuts) - 1), decode=coded)
-    sent = tensor_table(plan.cuts[route.cut].tensors, plan.max_batch)
-    return RouteFacts(route, coding, head, cloud.typical(tail), sent, tensor_table(plan.outputs, plan.max_batch))
+    return RouteFacts(
+        route,
+        coding,
+        head,
+        cloud.typical(tail),
+        plan.cloud_fidelity(coding, route.agreement),
+        tensor_table(plan.cuts[route.cut].tensors, plan.max_batch),
+        tensor_table(plan.outputs, plan.max_batch),
+        tuple(
+            tuple(Output(s.name, np.dtype(s.dtype).newbyteorder("<"), s.at(rows), s.nbytes(rows)) for s in plan.outputs)
+            for rows in range(plan.max_batch + 1)
+        ),
+    )

@@ -97,7 +97,7 @@ class _Open(msgspec.Struct, gc=False):
     since_ns: int
     deadline_ns: int
     asked: dict[int, int] = {}
-    refused: set[int] = set()
+    refused: frozenset[int] = frozenset()
     kept: Answer | None = None
     kept_ns: int = 0
 
@@ -241,7 +241,7 @@ class Outcomes:
     def _on_declined(self, event: Declined) -> None:
         entry = self._open.get(event.sequence)
         if entry is not None:
-            entry.refused.add(event.agent)
+            entry.refused |= {event.agent}
 
     def _on_heard(self, agent: int, word: Hold | Resolve | None, now: int, actions: list[ClientAction]) -> None:
         speaks_again = self._agents.heard(agent, now)
@@ -276,7 +276,7 @@ class Outcomes:
         others = [other for other in entry.asked if other != agent and self._works(entry, other)]
         if isinstance(outcome, _NO_ANSWER):
             if others:
-                entry.refused.add(agent)
+                entry.refused |= {agent}
                 return
             if entry.kept is not None:
                 outcome, held = entry.kept, True
@@ -325,7 +325,8 @@ class Outcomes:
         if incarnation is None:
             return
         entry.asked[agent] = incarnation
-        entry.refused.discard(agent)
+        if entry.refused:
+            entry.refused -= {agent}
         self._agents.asked(agent, entry.deadline_ns, now)
         self.counts.standby += agent == STANDBY
         actions.append(Ask(sequence, agent))

@@ -99,7 +99,7 @@ class Outliers:
             self._records[name] = Record()
 
     def _is_slow(self, name: str) -> bool:
-        if not self._slower:
+        if not self._slower or len(self._records) < 2:
             return False
         own = _median(self._records[name].slowness)
         peers = sorted(
