@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import cast
 
 import numpy as np
@@ -52,6 +53,7 @@ LATEST_NS = 1 << 62
 """The latest time, and the longest duration, that is reckoned with."""
 
 
+@lru_cache(maxsize=64)
 def specs(info: ModelInfo) -> tuple[TensorSpec, ...]:
     """The model's inputs in the plan's order, at one row."""
     return tuple(TensorSpec(name, dtype, tuple(shape)) for name, dtype, shape in info.inputs)
@@ -59,13 +61,13 @@ def specs(info: ModelInfo) -> tuple[TensorSpec, ...]:
 
 def choose_model(models: Mapping[str, ModelInfo], name: str | None) -> ModelInfo:
     """The model called `name`, or the only one where `name` is None; else `InputError` that names the known ones."""
-    known = ", ".join(sorted(models)) or "none"
-    if name is None:
-        if len(models) == 1:
-            return next(iter(models.values()))
-        raise InputError(f"model: name one of the agent's {len(models)} models ({known})")
+    if name is None and len(models) == 1:
+        return next(iter(models.values()))
     info = models.get(name) if isinstance(cast(object, name), str) else None
     if info is None:
+        known = ", ".join(sorted(models)) or "none"
+        if name is None:
+            raise InputError(f"model: name one of the agent's {len(models)} models ({known})")
         raise InputError(f"model {shown(name)} is unknown; the agent has: {known}")
     return info
 
@@ -95,8 +97,11 @@ def bind(
     With `copy` they are private copies; else arrays that are in order already are used as they are. Raises `InputError`.
     """
     expected = specs(info)
-    given = _by_name(info, expected, inputs)
-    arrays = [given[spec.name] for spec in expected]
+    if type(inputs) is np.ndarray and len(expected) == 1:
+        arrays = [cast(Array, inputs)]
+    else:
+        given = _by_name(info, expected, inputs)
+        arrays = [given[spec.name] for spec in expected]
     rows = _rows(info, expected, arrays)
     return tuple(_in_order(array, spec, copy=copy) for array, spec in zip(arrays, expected, strict=True)), rows
 
@@ -188,7 +193,8 @@ def _rows(info: ModelInfo, expected: tuple[TensorSpec, ...], arrays: list[Array]
 
 
 def _check_dtype(spec: TensorSpec, array: Array) -> None:
-    if array.dtype.kind not in PLAIN_KINDS or array.dtype.newbyteorder("=") != np.dtype(spec.dtype):
+    dtype = np.dtype(spec.dtype)
+    if array.dtype is not dtype and (array.dtype.kind not in PLAIN_KINDS or array.dtype.newbyteorder("=") != dtype):
         raise InputError(f"input {spec.name!r}: expected dtype {spec.dtype}, got {array.dtype}")
 
 
@@ -232,7 +238,7 @@ def _in_order(array: Array, spec: TensorSpec, *, copy: bool) -> Array:
 def whole(name: str, value: object, least: int, most: int, meaning: str) -> int:
     """`value` as a Python integer, also where it is one of numpy's. Raises `InputError` where it is no whole number from
     `least` to `most`; `meaning` says in words what was expected."""
-    known = _integer(value)
+    known = value if type(value) is int else _integer(value)
     if known is None or not least <= known <= most:
         raise InputError(f"{name}: expected {meaning}, got {shown(value)}")
     return known
@@ -247,7 +253,9 @@ def _integer(value: object) -> int | None:
 def flag(name: str, value: object) -> bool:
     """`value` as Python's own truth value, also where it is numpy's. Raises `InputError` for all else, numbers and None
     included: whoever gives a word for yes would be surprised by what the word for no does."""
-    if not isinstance(value, bool | np.bool_):
+    if value is True or value is False:
+        return value
+    if not isinstance(value, np.bool_):
         raise InputError(f"{name}: expected True or False, got {shown(value)}")
     return bool(cast(object, value))
 
@@ -271,6 +279,8 @@ def seconds(name: str, value: object) -> float:
 
 def _real(value: object) -> float:
     """`value` as a float; NaN where it is no number, or none that a float can hold."""
+    if type(value) is float:
+        return value
     if isinstance(value, _NO_NUMBERS) or not isinstance(value, int | float | np.number):
         return math.nan
     with contextlib.suppress(OverflowError):
