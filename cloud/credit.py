@@ -8,11 +8,27 @@ Where there are more edges than credits, shares of one go round: an edge that le
 gives it up until its probe after that, so that those get it who are told meanwhile. Otherwise the first to come would keep
 all credits for ever, used or not. Rejected: to lend more than there is, since most lie idle, and refuse what is too much; a
 crowd that asks in one moment would then overrun the node.
+
+A share is what may be asked, not what can be done: of an edge whose requests come to nothing since they waited too long, most
+of them in the sockets, the share shrinks by a fifth, and grows again by one for as many answers as it allows at once. So a
+node that is asked for more than it can do, for whatever reason it can do less than it could, goes on answering in time
+what it lets in (additive increase and multiplicative decrease, D. Chiu and R. Jain, 1989; as `concurrency-limits` of Netflix
+does it for servers). Without it a node that was held up for a while stayed behind for as long as it was asked: it refused
+all that had waited, and that took its time.
 """
 
 from __future__ import annotations
 
 from shared.errors import InvariantBroken
+
+LESS = 0.8
+"""What is left of an edge's share where its requests wait too long,"""
+
+PAUSE_NS = 20_000_000
+"""at most once in so long, since what was asked before cannot tell,"""
+
+LEAST = 4.0
+"""and at least so many."""
 
 
 class Credits:
@@ -27,6 +43,10 @@ class Credits:
         self._resting: set[str] = set()
         """Peers that have given up their credit until their next probe."""
         self._lent = 0
+        self._limits: dict[str, float] = {}
+        """How many those may have out whose requests waited too long of late,"""
+        self._eased: dict[str, int] = {}
+        """and when it was lowered last."""
 
     def join(self, peer: str) -> int:
         """A peer comes (again): its grant, which may be 0 for the moment."""
@@ -38,6 +58,8 @@ class Credits:
         """A peer is gone: what it had is free."""
         self._lent -= self._granted.pop(peer, 0)
         self._out.pop(peer, None)
+        self._limits.pop(peer, None)
+        self._eased.pop(peer, None)
         self._unused.discard(peer)
         self._resting.discard(peer)
 
@@ -51,11 +73,32 @@ class Credits:
         if before is None or peer in self._resting:
             return 0
         share = max(1, self._capacity // len(self._granted))
+        if self._limits:
+            share = min(share, int(self._limits.get(peer, share)))
+        if before == share:
+            return before
         kept = min(before, max(share, self._out[peer]))
         granted = kept + max(0, min(share - kept, self._capacity - self._lent + before - kept))
         self._granted[peer] = granted
         self._lent += granted - before
         return granted
+
+    def late(self, peer: str, now: int) -> None:
+        """A request of `peer` came to nothing since it had waited too long."""
+        granted = self._granted.get(peer)
+        if granted is not None and now - self._eased.get(peer, now - PAUSE_NS) >= PAUSE_NS:
+            self._eased[peer] = now
+            self._limits[peer] = max(LEAST, LESS * min(granted, self._limits.get(peer, granted)))
+
+    def timely(self, peer: str) -> None:
+        """A request of `peer` is answered."""
+        limit = self._limits.get(peer)
+        if limit is None:
+            return
+        if limit >= self._capacity:
+            del self._limits[peer], self._eased[peer]
+        else:
+            self._limits[peer] = limit + 1.0 / limit
 
     def rest(self, peer: str) -> None:
         """A probe of `peer` is about to be answered. Where there are more peers than credits, one that has nothing here and

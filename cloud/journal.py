@@ -29,6 +29,6 @@ NODE = MachineKind(
     settings=CloudSettings,
     machine=Session,
     known=Known(Session),
-    fixed=("_door._tensors", "scheduler.latency._ranges", "scheduler.latency._codecs"),
+    fixed=("_door._tensors", "_door._entries", "scheduler.latency._ranges", "scheduler.latency._codecs"),
     build=build_session,
 )

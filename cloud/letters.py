@@ -52,16 +52,19 @@ class NodeLetters:
     def see(self, event: Event, actions: Sequence[Action], now: int) -> None:
         """Take a step that the session has made."""
         fresh: _Came | None = None
-        peers_change = isinstance(event, SendFailed | ClockJumped)
+        peers_change = isinstance(event, (SendFailed, ClockJumped))
         if isinstance(event, Received):
             message = event.message
             if isinstance(message, Infer):
                 fresh = _Came(message, event.frames if self._inputs else (), now)
                 self._open.setdefault(self._identity(event.link, message), fresh)
-            peers_change = isinstance(message, Hello | Bye)
+            else:
+                peers_change = isinstance(message, (Hello, Bye))
         for action in actions:
-            if isinstance(action, Send) and isinstance(action.message, Reply | Refusal):
-                self._ended(self._identity(action.link, action.message), action.message, fresh, now)
+            if isinstance(action, Send):
+                told = action.message
+                if isinstance(told, (Reply, Refusal)):
+                    self._ended(self._identity(action.link, told), told, fresh, now)
         if peers_change:
             for identity in [i for i in self._open if not self._session.is_open(i)]:
                 self._bury(identity, self._open.pop(identity), "gone", "whoever asked is gone", now)

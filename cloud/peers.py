@@ -14,6 +14,9 @@ from shared.wire.messages import MAX_PATHS, PROTOCOL, Hello, Infer
 SILENT_NS = 10_000_000_000
 """A peer that said nothing for this long is forgotten: a killed one would keep its credit from the others for ever."""
 
+TOO_MUCH = ("expired", "overload")
+"""Why those are refused who ask for more than is done in time."""
+
 LOOK_NS = 1_000_000_000
 """How often the silent are looked for."""
 
@@ -27,7 +30,9 @@ class Peer:
         self.account = _account(name, incarnation)
         """Whose credit it is: another incarnation never has to answer for what the one before it had out."""
         self.links: dict[tuple[str, int], str] = {}
-        """Its connections, by kind and path."""
+        """Its connections, by kind and path; changed by `Peers` only."""
+        self.data: tuple[str, ...] = ()
+        """The connections that carry requests."""
         self.offset = OffsetInterval()
         self.seen_ns = 0
         self.attempts = attempts
@@ -38,10 +43,9 @@ class Peer:
         low, _ = self.offset.bounds(now)
         return message.sent_ns + message.budget_ns - (low if low is not None else message.sent_ns - now)
 
-    @property
-    def data(self) -> tuple[str, ...]:
-        """The connections that carry requests."""
-        return tuple(link for (kind, _), link in self.links.items() if kind == "data")
+    def sort_links(self) -> None:
+        """The connections have changed."""
+        self.data = tuple(link for (kind, _), link in self.links.items() if kind == "data")
 
 
 class Peers:
@@ -67,6 +71,13 @@ class Peers:
         """The peer whose credit this is."""
         peer = self._by_name.get(account.rpartition(":")[0])
         return peer if peer is not None and peer.account == account else None
+
+    def refused(self, link: str, reason: str, now: int) -> Peer | None:
+        """The peer that greeted on this connection, of which a request is refused."""
+        peer = self._by_link.get(link)
+        if peer is not None and reason in TOO_MUCH:
+            self.credits.late(peer.account, now)
+        return peer
 
     def all(self) -> Iterable[Peer]:
         """Every peer."""
@@ -110,6 +121,7 @@ class Peers:
         self._by_link.pop(peer.links.get(key, ""), None)
         self._by_link[link] = peer
         peer.links[key] = link
+        peer.sort_links()
         return peer, replaced
 
     def cut_off(self, peer: Peer, link: str) -> set[str]:
@@ -124,6 +136,7 @@ class Peers:
     def _forget_link(self, peer: Peer, link: str) -> None:
         for key in [key for key, name in peer.links.items() if name == link]:
             del peer.links[key]
+        peer.sort_links()
         if self._by_link.get(link) is peer:
             del self._by_link[link]
 

@@ -41,8 +41,7 @@ from shared.events import (
     Tick,
     WakeAt,
 )
-from shared.latency import WorkKey
-from shared.plan import Plan, SegmentRange
+from shared.plan import Plan
 from shared.queue import Job
 from shared.request import Array, Buffer, Stages
 from shared.running import Launch
@@ -135,6 +134,8 @@ class Session:
         match event:
             case Received():
                 self._received(event, now, out)
+                if event.more:
+                    return out
             case Finished():
                 self._finished(event, now, out)
             case Failed():
@@ -223,20 +224,19 @@ class Session:
             identity = (peer.name, message.incarnation, message.sequence, message.attempt)
             if self._is_copy(peer, identity, link, message, now, out):
                 return
-            coding = self._door.check(message, frames)
+            entry = self._door.check(message, frames)
             deadline = peer.deadline(message, now)
             if self._leave_by:
                 raise PeerError("draining", "this node is about to leave")
             if identity in self._by_identity or not peer.attempts.first_time(message.sequence, message.attempt):
                 raise PeerError("duplicate", "this attempt was here before")
-            tail = SegmentRange(0, message.cut, len(self._plans[message.contract].cuts) - 1)
-            key = WorkKey(message.contract, tail, coding.name if coding.coded else "")
+            key = entry.key
             if now + self.scheduler.latency.typical(key, message.rows) > deadline:
                 raise PeerError("expired", "it cannot be done in what is left")
             if not self.peers.credits.take(peer.account):
                 raise PeerError("credit", "more requests are out than credits were granted")
             self._last_job += 1
-            row = Row(self._last_job, message.rows, frames, coding)
+            row = Row(self._last_job, message.rows, frames, entry.coding)
             job = Job(row.job, key.contract, key.range, row, deadline, message.priority, False, key)
             if not self.scheduler.submit(job, now):
                 self.peers.credits.give_back(peer.account)
@@ -349,6 +349,7 @@ class Session:
             "codec": admitted.codec_ns + event.codec_ns,
             "tail": admitted.tail_ns + event.ended_ns - event.began_ns - event.codec_ns,
         }
+        self.peers.credits.timely(admitted.account)
         reply = Reply(
             incarnation=asked.incarnation,
             sequence=asked.sequence,
@@ -391,7 +392,7 @@ class Session:
     ) -> None:
         self.counters[f"refused-{reason}"] += 1
         for link in links:
-            load = self._load(self.peers.of_link(link), now)
+            load = self._load(self.peers.refused(link, reason, now), now)
             asked = (message.incarnation, message.sequence, message.attempt)
             out.append(Send(link, Refusal(*asked, reason, detail[:200], now, load, self.pressure.told(now))))
 

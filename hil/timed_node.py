@@ -16,7 +16,7 @@ from hil.small_plans import write_small
 from hil.timed_device import Device
 from shared.bundle import write_manifest
 from shared.plan import PLAN_FILE, CodecTime, Plan, Profile, RangeTime
-from shared.settings import CloudLimits, CloudSettings, Execution, NodeGroup, NodeScheduling
+from shared.settings import CloudLimits, CloudSettings, NodeExecution, NodeGroup, NodeScheduling
 
 SLOWDOWN = 500.0
 """Nearly all of a launch is the wait that stands for the device."""
@@ -53,7 +53,7 @@ def timed_settings(bundles: Sequence[Path], endpoint: str) -> CloudSettings:
     """A node of one executor for these bundles, with credit for a load generator that stands for many edges."""
     return CloudSettings(
         node=NodeGroup(name="timed", endpoint=endpoint, models=tuple(map(str, bundles)), credits=CREDITS),
-        execution=Execution(slowdown=SLOWDOWN),
+        execution=NodeExecution(slowdown=SLOWDOWN),
         scheduling=NodeScheduling(max_queued=2 * CREDITS),
         limits=CloudLimits(max_open=2 * CREDITS),
     )

@@ -85,13 +85,18 @@ class StreamClosed(msgspec.Struct, frozen=True, gc=False):
     stream: int
 
 
+TOGETHER = 16
+"""Messages that came in one turn and may be decided on together; behind so many, what came first would wait too long."""
+
+
 class Received(msgspec.Struct, frozen=True, gc=False):
     """A well-formed message came in. On the edge `link` names the connection (`NODE/data`, `NODE/probe`), on a node the
-    peer's routing id."""
+    peer's routing id. `more`: the next event is at hand, so that what is to be launched may be decided after it."""
 
     link: str
     message: Message
     frames: tuple[Buffer, ...] = ()
+    more: bool = False
 
 
 class LinkUp(msgspec.Struct, frozen=True, gc=False):

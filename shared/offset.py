@@ -17,7 +17,7 @@ DRIFT_PPM = 201
 
 def _drift(span_ns: int) -> int:
     """What the offset may have changed by in this time, rounded up: the interval is widened in many small steps."""
-    return -(-max(0, span_ns) * DRIFT_PPM // 1_000_000)
+    return -(-span_ns * DRIFT_PPM // 1_000_000) if span_ns > 0 else 0
 
 
 class OffsetInterval:
@@ -31,8 +31,10 @@ class OffsetInterval:
         self._at = 0
 
     def _age(self, now: int) -> None:
+        if now <= self._at:
+            return
         widening = _drift(now - self._at)
-        self._at = max(self._at, now)
+        self._at = now
         if self._low is not None:
             self._low -= widening
         if self._high is not None:

@@ -41,6 +41,13 @@ class Execution(Group, frozen=True):
     in_place_us: Annotated[float, Meta(ge=0.0, le=10_000.0)] = 200.0
 
 
+class NodeExecution(Execution, frozen=True):
+    """The same on a node, whose loop has no deadlines of its own to keep: half a millisecond in which it takes nothing in is
+    less than two threads lose to each other over one interpreter."""
+
+    in_place_us: Annotated[float, Meta(ge=0.0, le=10_000.0)] = 500.0
+
+
 class Batching(Group, frozen=True):
     """`max_batch_size` bounds a launch's rows (a plan's own bound counts as well). The only strategy so far, `adaptive`,
     launches what is there the moment a device is free, as far as the earliest deadline allows."""
@@ -311,7 +318,7 @@ class CloudSettings(Group, frozen=True):
     """All of a cloud node's file."""
 
     node: NodeGroup = NodeGroup()
-    execution: Execution = Execution()
+    execution: NodeExecution = NodeExecution()
     batching: Batching = Batching()
     memory: Memory = Memory()
     scheduling: NodeScheduling = NodeScheduling()

@@ -27,7 +27,7 @@ import zmq
 
 from shared.endpoints import check_endpoint, is_address, source_fault, with_source
 from shared.errors import InvariantBroken, PeerError, UserError
-from shared.events import Event, LinkDown, LinkUp, Received, Send
+from shared.events import TOGETHER, Event, LinkDown, LinkUp, Received, Send
 from shared.path_lock import PathLock
 from shared.request import Buffer
 from shared.wire.codec import encode
@@ -179,21 +179,25 @@ class _Sockets:
 
     def _receive(self, peered: _Peered, events: list[Event]) -> None:
         socket = peered.socket
-        count = 0
-        while _readable(socket):
-            if count == BURST:
-                self._unsure.add(peered)
-                return
-            count += 1
+        came: list[tuple[str, Message, tuple[Buffer, ...]]] = []
+        for _ in range(BURST):
+            if not _readable(socket):
+                break
             frames = _take(socket)
             try:
-                events.append(self._received(peered, frames))
+                link = self._link(peered, frames)
+                came.append((link, *self._decode(frames, self._max_total)))
             except PeerError as error:
                 self.counters[error.reason] = self.counters.get(error.reason, 0) + 1
+        else:
+            self._unsure.add(peered)
+        last = len(came) - 1
+        for place, (link, message, tensors) in enumerate(came):
+            events.append(Received(link, message, tensors, place < last and (place + 1) % TOGETHER > 0))
 
-    def _received(self, peered: _Peered, frames: list[Buffer]) -> Received:
-        message, tensors = self._decode(frames, self._max_total)
-        return Received(peered.link, message, tensors)
+    def _link(self, peered: _Peered, frames: list[Buffer]) -> str:
+        """The connection that a message came on; what tells of it leaves the frames."""
+        return peered.link
 
     def _hand_over(self, peered: _Peered, frames: Sequence[bytes | memoryview]) -> bool:
         socket = peered.socket
@@ -281,11 +285,8 @@ class Router(_Sockets):
         if self._lock is not None:
             self._lock.release()
 
-    def _received(self, peered: _Peered, frames: list[Buffer]) -> Received:
-        del peered
-        link = bytes(frames.pop(0)).decode("latin-1")
-        message, tensors = self._decode(frames, self._max_total)
-        return Received(link, message, tensors)
+    def _link(self, peered: _Peered, frames: list[Buffer]) -> str:
+        return str(frames.pop(0), "latin-1")
 
 
 class Dealers(_Sockets):
@@ -370,7 +371,8 @@ class Dealers(_Sockets):
     def send(self, send: Send) -> bool:
         """Hand a message to the link `send.link`; False where it is not connected, is full, or is not open."""
         peered = self._by_link.get(send.link)
-        return peered is not None and self._hand_over(peered, encode(send.message, send.frames))
+        # The library itself may take a message for a little longer than it says that a connection is up.
+        return peered is not None and peered.up and self._hand_over(peered, encode(send.message, send.frames))
 
 
 def _threads() -> frozenset[int]:

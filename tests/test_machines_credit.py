@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from cloud.credit import Credits
+from cloud.credit import LESS, PAUSE_NS, Credits
 from shared.errors import InvariantBroken
 
 NAMES = ("one", "two", "three", "four", "five")
@@ -24,6 +24,26 @@ class CreditMachine(RuleBasedStateMachine):
         self.credits = Credits(capacity)
         self.out: dict[str, int] = {}
         self.resting: set[str] = set()
+        self.now = 0
+        self.late_ones: set[str] = set()
+        """Those whose requests waited too long."""
+
+    @rule(peer=names, passes=st.sampled_from([0, PAUSE_NS // 2, PAUSE_NS]))
+    def late(self, peer: str, passes: int) -> None:
+        self.now += passes
+        before = self.credits.granted(peer)
+        self.credits.late(peer, self.now)
+        after = self.credits.granted(peer)
+        assert min(before, max(self.out.get(peer, 0), int(LESS * before))) <= after <= before
+        if peer in self.out:
+            self.late_ones.add(peer)
+
+    @rule(peer=names, answers=st.integers(1, 40))
+    def timely(self, peer: str, answers: int) -> None:
+        before = self.credits.granted(peer)
+        for _ in range(answers):
+            self.credits.timely(peer)
+        assert self.credits.granted(peer) >= before
 
     @rule(peer=names)
     def join(self, peer: str) -> None:
@@ -36,6 +56,7 @@ class CreditMachine(RuleBasedStateMachine):
         self.credits.leave(peer)
         self.out.pop(peer, None)
         self.resting.discard(peer)
+        self.late_ones.discard(peer)
         assert self.credits.out(peer) == self.credits.granted(peer) == 0
 
     @rule(peer=names)
@@ -76,6 +97,10 @@ class CreditMachine(RuleBasedStateMachine):
             for _ in range(out):
                 self.credits.give_back(peer)
             self.out[peer] = 0
+        for peer in self.late_ones:
+            for _ in range(self.capacity**2):
+                self.credits.timely(peer)
+        self.late_ones.clear()
         for peer in self.out:
             self.credits.granted(peer)  # what one has too much is free for the others once it was told
         granted = {peer: self.credits.granted(peer) for peer in self.out}

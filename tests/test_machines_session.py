@@ -12,7 +12,7 @@ from plans import MID, Y
 from session_model import AHEAD, CONTRACT, LAST, MS, ODD, WAYS, SessionModel, make_message, number_frame
 
 from shared.events import Failed, Finished, RowResult
-from shared.settings import Batching, CloudLimits, CloudSettings, Execution, NodeGroup, NodeScheduling
+from shared.settings import Batching, CloudLimits, CloudSettings, NodeExecution, NodeGroup, NodeScheduling
 from shared.wire.messages import PROTOCOL, Bye, Hello, Infer, Probe, ProbeReply, Refusal
 
 peers = st.sampled_from(sorted(AHEAD))
@@ -39,7 +39,7 @@ class SessionMachine(RuleBasedStateMachine):
                 node=NodeGroup(credits=credits_),
                 scheduling=NodeScheduling(max_queued=queued),
                 batching=Batching(max_batch_size=batch),
-                execution=Execution(executors=executors),
+                execution=NodeExecution(executors=executors),
                 limits=CloudLimits(max_peers=limit),
             )
         )

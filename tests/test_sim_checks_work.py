@@ -31,10 +31,10 @@ from shared.memory import PoolKey
 from shared.plan import SegmentRange
 from shared.queue import Job
 from shared.scheduler import Scheduler
-from shared.settings import CloudSettings, Execution, NodeGroup
+from shared.settings import CloudSettings, NodeExecution, NodeGroup
 from shared.wire.messages import PROTOCOL, Hello, Load, Probe, ProbeReply, Refusal, Reply
 
-TWO_EXECUTORS = CloudSettings(execution=Execution(executors=2))
+TWO_EXECUTORS = CloudSettings(execution=NodeExecution(executors=2))
 
 
 # --- 5, 6, 7: runs, windows, slots ---------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import zmq
 
 from shared.driver import Driver, Mailbox
 from shared.errors import InvariantBroken, UserError
-from shared.events import Action, Event, LinkDown, LinkUp, Received, Send
+from shared.events import TOGETHER, Action, Event, LinkDown, LinkUp, Received, Send
 from shared.transport import BURST, VIEW_BYTES, Dealers, Router
 from shared.wire.codec import array_of, decode_edge, decode_node, encode, tensor_of
 from shared.wire.messages import MAX_TENSORS, Bye, Cancel, Infer, Load, ProbeReply, Reply, Tensor
@@ -260,6 +260,8 @@ def test_a_talkative_peer_cannot_starve_a_turn(router: Router, stranger: zmq.Soc
             assert loop.poll.poll(BOUND_S * 1_000)
         events = list(router.drain())
         assert len(events) <= BURST
+        marks = [isinstance(event, Received) and event.more for event in events]
+        assert marks == [(place + 1) % TOGETHER > 0 and place + 1 < len(events) for place in range(len(events))]
         taken += len(events)
     assert not router.pending()
 

@@ -25,7 +25,7 @@ from shared.plan import (
     contract_digest,
 )
 from shared.request import Answer, TensorSpec
-from shared.settings import AgentGroup, CloudSettings, EdgeSettings, Execution, NodeAddress, NodeGroup
+from shared.settings import AgentGroup, CloudSettings, EdgeSettings, NodeAddress, NodeExecution, NodeGroup
 from shared.wire.messages import Infer, Message, Refusal, Reply
 
 WINDOW_NS = 50 * MS
@@ -233,7 +233,7 @@ class _Watch:
 
 def _node(name: str, crowd: Crowd) -> CloudSettings:
     return CloudSettings(
-        node=NodeGroup(name=name, credits=crowd.credits), execution=Execution(executors=crowd.executors)
+        node=NodeGroup(name=name, credits=crowd.credits), execution=NodeExecution(executors=crowd.executors)
     )
 
 

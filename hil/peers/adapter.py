@@ -4,7 +4,8 @@ The harness takes a module with a dict `ADAPTERS`, whose values have `server_cmd
 and `client()`; a client has `start`, `submit` and `close`, and lives in the load generator's asyncio loop
 (`hil/peers/README.md`). That loop runs in an environment of its own, so that the client is made of nothing but pyzmq,
 msgpack and the standard library, from `docs/protocol.md`: it is one edge with one data connection, which knows each
-request's deadline."""
+request's deadline. As an edge does, it asks for no more at once than it has credits for, and says itself that a request is
+too late where no answer came by its deadline."""
 
 from __future__ import annotations
 
@@ -33,6 +34,10 @@ Done = Callable[[int, int], None]
 
 STATUS = {"expired": 504, "overload": 503, "credit": 429, "cancelled": 499, "draining": 503}
 """What a refusal is called in the words of HTTP, in which the harness counts."""
+
+PEER = "peers"
+"""Always the same edge: a load run's process ends before its good-bye has left, and as another edge each would find the
+credits lent to those before it."""
 
 PATIENCE_MS = 20_000
 AT_ONCE = 64
@@ -66,7 +71,12 @@ class NodeClient:
     """One edge on the harness's loop."""
 
     def __init__(self) -> None:
-        self._open: dict[int, tuple[int, Done]] = {}
+        self._out: set[int] = set()
+        """What the node has not answered,"""
+        self._open: dict[int, tuple[int, Done, float]] = {}
+        """and of it what nobody has been told of, with its deadline."""
+        self._credits = 0
+        self._guarded = False
         self._incarnation = time.time_ns()
 
     async def start(self, model: str, port: int, conns: int) -> None:
@@ -75,7 +85,7 @@ class NodeClient:
         self._loop = asyncio.get_running_loop()
         self._context: Any = zmq.Context()
         self._socket: Any = self._context.socket(zmq.DEALER)
-        self._socket.setsockopt(zmq.ROUTING_ID, f"peers-{os.getpid()}:{self._incarnation}:data".encode())
+        self._socket.setsockopt(zmq.ROUTING_ID, f"{PEER}:{self._incarnation}:data".encode())
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.setsockopt(zmq.SNDHWM, 0)
         self._socket.setsockopt(zmq.RCVHWM, 0)
@@ -86,7 +96,7 @@ class NodeClient:
                 {
                     "t": "hello",
                     "protocol": 1,
-                    "peer": f"peers-{os.getpid()}",
+                    "peer": PEER,
                     "incarnation": self._incarnation,
                     "connection": "data",
                     "contracts": [told["contract"]],
@@ -96,6 +106,7 @@ class NodeClient:
         welcome: Header = packing.unpackb(self._socket.recv())
         if welcome.get("t") != "welcome" or told["contract"] not in welcome["contracts"]:
             raise RuntimeError(f"the node answered a greeting with {welcome}")
+        self._credits = welcome["credits"]
         self._frame: bytes = told["sample"]
         self._header: Header = {
             "t": "infer",
@@ -118,23 +129,43 @@ class NodeClient:
         """Send a request that must be answered by `deadline` (seconds of the monotonic clock)."""
         now = time.monotonic_ns()
         budget = int(deadline * 1e9) - now
-        if budget <= 0:
-            self._loop.call_soon(done, tag, STATUS["expired"])
+        if budget <= 0 or len(self._out) >= self._credits:
+            self._loop.call_soon(done, tag, STATUS["expired" if budget <= 0 else "credit"])
             return
         header = self._header
         sequence = header["sequence"] + 1
         header["sequence"], header["budget_ns"], header["sent_ns"] = sequence, budget, now
-        self._open[sequence] = (tag, done)
+        self._out.add(sequence)
+        self._open[sequence] = (tag, done, deadline)
+        if not self._guarded:
+            self._guard()
         self._socket.send_multipart([packing.packb(header), self._frame], copy=False)
         if self._socket.getsockopt(self._events) & zmq.POLLIN:
             self._loop.call_soon(self._read)
+
+    def _guard(self) -> None:
+        """Look again when the oldest of the open requests is too late; their deadlines are in the order of their numbers."""
+        self._guarded = bool(self._open)
+        if self._open:
+            due = next(iter(self._open.values()))[2]
+            self._loop.call_later(max(due - time.monotonic(), 0.0), self._give_up)
+
+    def _give_up(self) -> None:
+        now = time.monotonic()
+        late = [sequence for sequence, (_, _, due) in self._open.items() if due <= now]
+        for sequence in late:
+            tag, done, _ = self._open.pop(sequence)
+            done(tag, STATUS["expired"])
+        self._guard()
 
     def _read(self) -> None:
         try:
             for _ in range(AT_ONCE):
                 frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
                 header: Header = packing.unpackb(frames[0].buffer)
-                tag, done = self._open.pop(header["sequence"])
+                self._out.discard(header["sequence"])
+                self._credits = header["load"][1]
+                tag, done, _ = self._open.pop(header["sequence"], (0, _nobody, 0.0))
                 done(tag, 200 if header["t"] == "reply" else STATUS.get(header["reason"], 500))
             self._loop.call_soon(self._read)
         except zmq.Again:
@@ -144,6 +175,10 @@ class NodeClient:
         """Say good-bye."""
         self._socket.send(packing.packb({"t": "bye", "reason": "closing"}))
         self._socket.close(200)
+
+
+def _nobody(tag: int, status: int) -> None:
+    """An answer that came too late: whoever asked has been told so."""
 
 
 ADAPTERS = {"headtail": Headtail()}

@@ -19,11 +19,12 @@ from cloud.node import Node
 from hil.peers.bundle import write_served
 from shared.errors import UserError
 from shared.events import Action, Event, Finished
-from shared.settings import Batching, CloudLimits, CloudSettings, Execution, NodeGroup, NodeScheduling
+from shared.settings import Batching, CloudLimits, CloudSettings, NodeExecution, NodeGroup, NodeScheduling
 from shared.signals import stop_on_signals
 
-CREDITS = 1024
-"""As much as one client may have out: the harness has one client, and bounds it itself."""
+CREDITS = {"tiny": 128}
+CREDITS_ELSE = 32
+"""As much as the one client may have out: about what can be done within its deadline of 10 ms."""
 
 COUNTS = struct.Struct("<qqq")
 
@@ -60,14 +61,14 @@ class CountingNode(Node):
         return super().handle(event, now)
 
 
-def settings_for(bundle: Path, port: int) -> CloudSettings:
+def settings_for(bundle: Path, port: int, lent: int = CREDITS_ELSE) -> CloudSettings:
     """One executor of one thread; what is not named is as ever."""
     return CloudSettings(
-        node=NodeGroup(name="peers", endpoint=f"tcp://127.0.0.1:{port}", models=(str(bundle),), credits=CREDITS),
-        execution=Execution(threads=1, executors=1),
+        node=NodeGroup(name="peers", endpoint=f"tcp://127.0.0.1:{port}", models=(str(bundle),), credits=lent),
+        execution=NodeExecution(threads=1, executors=1),
         batching=Batching(max_batch_size=16),
-        scheduling=NodeScheduling(max_queued=2 * CREDITS),
-        limits=CloudLimits(max_open=2 * CREDITS),
+        scheduling=NodeScheduling(max_queued=2 * lent),
+        limits=CloudLimits(max_open=2 * lent),
     )
 
 
@@ -78,7 +79,9 @@ def main() -> None:
     name, port, folder = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
     root = Path(os.environ.get("PEERS_ROOT", str(Path(tempfile.gettempdir()) / "peers")))
     bundle, shape, sample = write_served(root / "models" / f"{name}.onnx", folder)
-    node = CountingNode(settings_for(bundle, port), Counter(os.environ.get("PEERS_COUNTER", "")))
+    node = CountingNode(
+        settings_for(bundle, port, CREDITS.get(name, CREDITS_ELSE)), Counter(os.environ.get("PEERS_COUNTER", ""))
+    )
     told = {"contract": next(iter(node.models.values())), "shape": shape, "sample": sample}
     (folder / f"{name}.told").write_bytes(msgspec.msgpack.encode(told))
     stop_on_signals(node.stop)

@@ -33,6 +33,7 @@ from shared.settings import (
     Journal,
     Link,
     NodeAddress,
+    NodeExecution,
     NodeGroup,
     PathAddress,
 )
@@ -121,7 +122,9 @@ class Stage(House):
         factor = max(1.0, 1000.0 * scenario.model.cloud_ms / CLOUD_US)
         for name in scenario.nodes:
             node = NodeGroup(name=name, endpoint=self._backend.binds(name), models=models, credits=CROWD_CREDITS)
-            self._add(name, "cloud", CloudSettings(node=node, execution=Execution(slowdown=factor), journal=journal))
+            self._add(
+                name, "cloud", CloudSettings(node=node, execution=NodeExecution(slowdown=factor), journal=journal)
+            )
         for name in scenario.vehicle:
             self._add(name, "edge", self._agent(name, models, journal))
         self.wait_ready()

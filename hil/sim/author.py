@@ -42,6 +42,7 @@ from shared.settings import (
     Insurance,
     Link,
     NodeAddress,
+    NodeExecution,
     NodeGroup,
     NodeScheduling,
     PathAddress,
@@ -118,7 +119,7 @@ def _served(rng: random.Random, models: Sequence[Model]) -> tuple[str, ...]:
 def _place(rng: random.Random, scenario: Scenario, name: str, models: Sequence[Model]) -> Place:
     settings = CloudSettings(
         node=NodeGroup(name=name, credits=rng.randint(*scenario.credits)),
-        execution=Execution(
+        execution=NodeExecution(
             executors=1 if scenario.weak == 1.0 else rng.choice((1, 1, 2, 3)), in_place_us=rng.choice((0.0, 200.0))
         ),
         batching=Batching(max_batch_size=rng.choice((1, 4, 8, 64))),

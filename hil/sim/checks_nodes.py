@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from edge.nodes import FORGET_NS
 from hil.sim import books_inside as inside
 from hil.sim.books import Book, EdgeBook, LetIn, NodeBook
@@ -12,16 +14,30 @@ from shared.running import NEVER_NS
 from shared.wire.messages import Cancel, Infer, Probe, ProbeReply, Refusal, Reply, Welcome
 
 
+class _Said(NamedTuple):
+    """What a node has said to a peer of its credits, at an event."""
+
+    book: NodeBook
+    event: Event
+    peer: str
+    credits: int
+
+
 class Credit(Check):
     """11. Credits lent never exceed capacity; what is out and what is left add up to what was granted.
 
     At a node the requests of each incarnation of a peer that are here, counted from what came in and went out, never
-    exceed its grant, nor all of them together the capacity; each message says the grant as it is. At an edge the attempts
+    exceed its grant, nor all of them together the capacity; the last message of a step to a peer says no more than its grant
+    as it is. At an edge the attempts
     that are out at a node never exceed what the node said last, nor the settings' own bound. What an edge has given up
     (5 s overdue) it may send again.
     """
 
     number = 11
+
+    def __init__(self) -> None:
+        self._said: dict[tuple[str, str], _Said] = {}
+        """Too much, by node and peer, unless a later message of the same step says less."""
 
     def listen(self, ears: AllEars) -> None:
         """What concerns it."""
@@ -63,23 +79,33 @@ class Credit(Check):
                 )
 
     def _welcomes(self, book: NodeBook, message: Welcome, action: Send, event: Event, now: int) -> None:
-        self._told(book, action.link, message.credits)
+        self._told(book, action.link, message.credits, event)
 
     def _tells(
         self, book: NodeBook, message: Reply | Refusal | ProbeReply, action: Send, event: Event, now: int
     ) -> None:
-        self._told(book, action.link, message.load.credits)
+        self._told(book, action.link, message.load.credits, event)
 
-    def _told(self, book: NodeBook, link: str, credits_: int) -> None:
+    def _told(self, book: NodeBook, link: str, credits_: int, event: Event) -> None:
         greeted = book.links.get(link)
         lent = inside.granted(book.session)
-        if greeted is not None and credits_ > lent.get(f"{greeted.peer}:{greeted.incarnation}", 0):
-            self.broken(book, f"{greeted.peer} is told of {credits_} credits, and has fewer")
+        if greeted is not None:
+            before = self._said.pop((book.name, greeted.peer), None)
+            if before is not None and before.event is not event:
+                self._has_fewer(before)
+            if credits_ > lent.get(f"{greeted.peer}:{greeted.incarnation}", 0):
+                self._said[book.name, greeted.peer] = _Said(book, event, greeted.peer, credits_)
         if sum(lent.values()) > inside.capacity(book.session):
             self.broken(book, f"{sum(lent.values())} credits are lent of {inside.capacity(book.session)}")
 
+    def _has_fewer(self, said: _Said) -> None:
+        self.broken(said.book, f"{said.peer} is told of {said.credits} credits, and has fewer")
+
     def sweep(self, shelf: Shelf, at: int) -> None:
         """All of it, now and then."""
+        for said in self._said.values():
+            self._has_fewer(said)
+        self._said.clear()
         for book in shelf.nodes:
             ours = {f"{name}:{incarnation}": count for (name, incarnation), count in book.accounts.items()}
             theirs = {account: count for account, count in inside.out_of(book.session).items() if count}

@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NoReturn, Protocol
 
+from msgspec.structs import replace
+
 from hil.sim.agenda import Agenda
 from hil.sim.device import VirtualExecutor
 from hil.sim.hosts import NEVER, Process
@@ -18,6 +20,7 @@ from hil.sim.trace import Trace
 from hil.sim.watch import Watch
 from shared.errors import InvariantBroken
 from shared.events import (
+    TOGETHER,
     Abort,
     Action,
     Arrived,
@@ -348,18 +351,29 @@ class Loops:
         while free and process.links:
             free = self.feed(process, process.links.popleft(), at)
         while free and process.messages:
-            way, generation, frames = process.messages.popleft()
-            if generation == way.generation:
-                way.waiting -= 1
-            event = self._decoded(process, way, frames)
-            if event is not None:
-                free = self.feed(process, event, at)
+            together = self._taken(process, TOGETHER if process.kind == "node" else 1)
+            # A node begins nothing before the last of them.
+            for event in together[:-1]:
+                self.feed(process, replace(event, more=True), at)
+            free = not together or self.feed(process, together[-1], at)
         while free and process.arrivals:
             free = self.feed(process, process.arrivals.popleft(), at)
         if free and process.wake_true <= at:
             self._fire(process, at)
         if process.wake_true != NEVER:
             self._arm(process, at)
+
+    def _taken(self, process: Process, most: int) -> list[Received]:
+        """The next messages that wait."""
+        taken: list[Received] = []
+        while process.messages and len(taken) < most:
+            way, generation, frames = process.messages.popleft()
+            if generation == way.generation:
+                way.waiting -= 1
+            event = self._decoded(process, way, frames)
+            if event is not None:
+                taken.append(event)
+        return taken
 
 
 def _unjoined(*what: object) -> NoReturn:

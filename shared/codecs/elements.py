@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from functools import cache
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from shared.errors import UserError
 from shared.request import TensorSpec
 
 
+@cache
 def dtype_of(name: str) -> np.dtype[np.generic]:
     """The numpy type of a tensor's `dtype` name, native byte order. `bfloat16` and the 8-bit floats need `ml_dtypes`.
 
@@ -35,6 +37,12 @@ def _extended_dtype(name: str) -> np.dtype[np.generic]:
         return np.dtype(name)
     except TypeError:
         raise UserError(f"element type {name!r} is unknown to numpy and to ml_dtypes") from None
+
+
+@cache
+def little(name: str) -> np.dtype[np.generic]:
+    """The same in little-endian byte order, in which tensors travel."""
+    return dtype_of(name).newbyteorder("<")
 
 
 def channels(spec: TensorSpec) -> int:

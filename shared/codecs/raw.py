@@ -10,7 +10,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from shared.codecs.elements import dtype_of
+from shared.codecs.elements import dtype_of, little
 from shared.plan import Coding, CodingKind
 from shared.request import Array, Buffer, TensorSpec
 from shared.wire.codec import raw_frame
@@ -39,5 +39,4 @@ class Raw:
         self, frame: Buffer, coding: Coding, tensor_index: int, spec: TensorSpec, out: npt.NDArray[np.generic]
     ) -> None:
         """Copy the frame."""
-        little = dtype_of(spec.dtype).newbyteorder("<")
-        np.copyto(out, np.frombuffer(frame, little).reshape(out.shape))
+        np.copyto(out, np.frombuffer(frame, little(spec.dtype)).reshape(out.shape))

@@ -39,7 +39,7 @@ class Step(msgspec.Struct, frozen=True, gc=False):
 
 
 def _received(event: Received) -> Form:
-    return (event.link, event.message, marks(event.frames))
+    return (event.link, event.message, marks(event.frames), event.more)
 
 
 def _finished(event: Finished) -> Form:
@@ -127,6 +127,7 @@ class ReceivedForm(msgspec.Struct, frozen=True, array_like=True):
     link: str
     message: Message
     frames: tuple[Mark, ...]
+    more: bool = False
 
 
 class ResultForm(msgspec.Struct, frozen=True, array_like=True):
@@ -211,7 +212,7 @@ def _event(name: str, raw: msgspec.Raw, blanks: Blanks) -> Event:
             return Arrived(_request(_arrived_form.decode(raw).request, blanks))
         case "Received":
             received = _received_form.decode(raw)
-            return Received(received.link, received.message, _frames(received.frames, blanks))
+            return Received(received.link, received.message, _frames(received.frames, blanks), received.more)
         case "Finished":
             ended = _finished_form.decode(raw)
             results = tuple([RowResult(r.job, blanks.tensors(r.outputs), r.error) for r in ended.results])

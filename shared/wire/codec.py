@@ -127,7 +127,8 @@ def encode(message: Message, tensors: Sequence[Array | Buffer] = ()) -> list[byt
 
 def raw_frame(array: Array) -> memoryview:
     """The bytes of an array, little-endian, C order: a view where the array is so already, else of a converted copy."""
-    if array.dtype.byteorder == ">" or (array.dtype.byteorder == "=" and not _LITTLE):
+    order = array.dtype.byteorder
+    if order == ">" or (order == "=" and not _LITTLE):
         array = array.astype(array.dtype.newbyteorder("<"))
     if not array.flags.c_contiguous:
         array = np.ascontiguousarray(array)
@@ -206,17 +207,29 @@ def check(message: Message, frames: Sequence[Buffer], max_total: int) -> None:
     """Hold a decoded message against its frames and the protocol's limits. Raises `PeerError`."""
     match message:
         case Infer():
-            _check_numbers(message.incarnation, message.sequence, message.attempt, message.cut, message.priority)
+            _check_numbers(
+                message.incarnation,
+                message.sequence,
+                message.attempt,
+                message.cut,
+                message.priority,
+                message.sent_ns,
+            )
             _check_rows(message.rows)
-            _check_numbers(message.sent_ns)
             _check_spans(abs(message.budget_ns))
             _check_words(message.contract, message.coding)
             _check_tensors(message.tensors, frames, max_total, raw=False)
         case Reply():
-            _check_numbers(message.incarnation, message.sequence, message.attempt, message.cut)
+            _check_numbers(
+                message.incarnation,
+                message.sequence,
+                message.attempt,
+                message.cut,
+                message.sent_ns,
+                message.load.credits,
+            )
             _check_rows(message.rows)
             _check_words(message.contract, message.coding)
-            _check_numbers(message.sent_ns, message.load.credits)
             _check_spans(message.load.wait_ns, *message.stages.values())
             _check_pressure(message.pressure)
             _check_tensors(message.tensors, frames, max_total, raw=True)
