@@ -88,8 +88,8 @@ class Peers:
         connection before under another name, so that there are never more peers than connections.
 
         A lower incarnation counts as an older one as long as the known one is heard of; after that it is a host whose clock
-        was set back. Raises `PeerError` with reason `version` for another protocol, `hello` for a greeting of an older
-        incarnation or for one more peer than the node serves.
+        was set back. Raises `PeerError` with reason `version` for another protocol, `replaced` for a greeting of an older
+        incarnation, `hello` for one more peer than the node serves.
         """
         if message.protocol != PROTOCOL:
             raise PeerError("version", f"protocol {message.protocol}, expected {PROTOCOL}")
@@ -98,7 +98,7 @@ class Peers:
         peer = self._by_name.get(message.peer)
         replaced: list[Peer] = []
         if peer is not None and message.incarnation < peer.incarnation and now - peer.seen_ns <= SILENT_NS:
-            raise PeerError("hello", f"{message.peer} has a newer incarnation here")
+            raise PeerError("replaced", f"{message.peer} has a newer incarnation here")
         if peer is not None and message.incarnation != peer.incarnation:
             replaced.append(peer)
             peer = None

@@ -26,8 +26,9 @@ import typer
 from edge.front import Front
 from edge.host import Host
 from edge.letters import EdgeLetters
+from edge.nodes import REPLACED
 from shared.driver import Driver
-from shared.events import Action, Event, Send, SendFailed
+from shared.events import Action, Event, Received, Send, SendFailed
 from shared.lateness import LatenessFigures
 from shared.letter_box import LetterBox
 from shared.letters import Letters
@@ -40,8 +41,10 @@ from shared.process_settings import Effect
 from shared.settings import EdgeSettings
 from shared.settings_file import load_edge
 from shared.signals import outlive_signals, save_on_signal, stop_on_signals, tell_on_signal
+from shared.standard_streams import say
 from shared.transport import Router
 from shared.wire.codec import decode_client
+from shared.wire.messages import Bye
 
 SEND_MARK = 256
 """Messages that may wait for one client."""
@@ -76,6 +79,7 @@ class Agent:
         self._name = settings.agent.name
         self.incarnation = time.time_ns()
         self._process = Adaptation(settings.process)
+        self._told_replaced = False
         with ExitStack() as made:
             self._host = Host(settings, self.incarnation, own_process=True)
             made.callback(self._host.close)
@@ -152,8 +156,20 @@ class Agent:
         if self._measurer.takes(event, now) or self._letter_box.takes(event, now):
             return []
         actions = self._front.handle(event, now)
+        if isinstance(event, Received) and isinstance(event.message, Bye) and event.message.reason == REPLACED:
+            self._replaced(event.link)
         self._measurer.look(now)
         return actions
+
+    def _replaced(self, link: str) -> None:
+        """A node serves another agent of this name: whoever runs this one is told, once."""
+        if link in self._host.nodes.links and not self._told_replaced:
+            self._told_replaced = True
+            node = link.rpartition("/")[0]
+            say(
+                f"the node {node} serves another agent {self._name!r}, started later, in place of this one: give each agent "
+                "a name of its own (agent.name)"
+            )
 
     def run(self) -> None:
         """Serve until `stop()`; then release everything."""

@@ -17,7 +17,7 @@ from edge.cloud_way import CloudWay
 from edge.copies import Copies, best_spare
 from edge.due import DueTimes
 from edge.local_work import LocalWork
-from edge.nodes import Nodes
+from edge.nodes import REPLACED, Nodes
 from edge.open_request import Attempt, Open
 from edge.paths import Path, State
 from edge.register import Register
@@ -251,6 +251,8 @@ class Attempts:
             case Drain():
                 self._nodes.drains(path.node, message)
             case Bye():
+                if message.reason == REPLACED:
+                    self._counters["replaced"] += 1
                 out += self._nodes.left(path, message.reason, now)
                 return self.lost([path], now, out)
             case _:

@@ -29,6 +29,9 @@ FORGET_NS = 5_000 * MS
 """An attempt that is overdue for so long will not be answered: its credit is taken back, so that a node that owes a few
 answers for ever is not shut out for ever."""
 
+REPLACED = "replaced"
+"""The good-bye of a node that serves a newer process of this edge's name."""
+
 LEAVE_NS = 2_000 * MS
 """How long answers of a node are waited for that is in the directory no more."""
 
@@ -299,7 +302,7 @@ class Nodes:
         there, it is greeted anew, at once the first time and after a pause where that greeting is what it turned down."""
         turned_down = path.state is State.GREETING
         self._lose(path, State.GONE)
-        if reason != "hello":
+        if reason not in ("hello", REPLACED):
             return []
         if turned_down:
             path.state = State.GREETING

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import signal
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 from queue import Queue
@@ -257,6 +260,21 @@ def test_a_second_agent_on_the_same_path_is_refused_and_the_first_goes_on(
         assert f"{tmp_path}/agent" in errors
         assert "Traceback" not in errors
         assert isinstance(client.infer(image, LONG_MS), Answer)
+
+
+def test_an_agent_says_once_that_another_one_took_its_name(bundle: Path, tmp_path: Path, endpoint: str) -> None:
+    second = tmp_path / "second"
+    second.mkdir()
+    with ServiceProcess("cloud", tmp_path, cloud_settings([bundle]), "--endpoint", ANY_PORT) as node:
+        nodes = [("n1", node.endpoint)]
+        with ServiceProcess("edge", tmp_path, edge_settings(endpoint, [bundle], nodes)) as older:
+            ends = time.monotonic() + PATIENCE_S
+            with ServiceProcess("edge", second, edge_settings(f"{endpoint}-2", [bundle], nodes)):
+                while json.loads(older.told(signal.SIGUSR2))["counters"].get("replaced", 0) < 3:
+                    assert time.monotonic() < ends
+                    time.sleep(0.05)
+            _, _, errors = older.end()
+    assert errors.count("the node n1 serves another agent 'edge', started later, in place of this one") == 1, errors
 
 
 def test_a_node_whose_port_is_in_use_says_so(bundle: Path, tmp_path: Path) -> None:

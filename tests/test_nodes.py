@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from edge.nodes import FORGET_NS, HELLO_EVERY_NS, MS, Node, Nodes
+from edge.nodes import FORGET_NS, HELLO_EVERY_NS, MS, REPLACED, Node, Nodes
 from edge.paths import Path, Sent, State
 from shared.events import Action, Send
 from shared.settings import EdgeSettings, Link, NodeAddress
@@ -48,6 +48,16 @@ def test_a_node_that_forgot_the_edge_is_greeted_at_once_on_both_connections() ->
     nodes.connected("n1/data", 0)
     welcome(nodes, path, MS)
     assert sorted(greetings(nodes.left(path, "hello", 2 * MS))) == ["n1/data", "n1/probe"]
+
+
+def test_an_agent_whose_name_another_one_took_goes_on_asking_for_its_place() -> None:
+    nodes, path = make_nodes()
+    nodes.connected("n1/probe", 0)
+    nodes.connected("n1/data", 0)
+    welcome(nodes, path, MS)
+    assert sorted(greetings(nodes.left(path, REPLACED, 2 * MS))) == ["n1/data", "n1/probe"]
+    assert greetings(nodes.left(path, REPLACED, 3 * MS)) == []
+    assert greetings(nodes.tick(2 * MS + HELLO_EVERY_NS)[0])
 
 
 def test_answers_that_a_node_owes_for_ever_do_not_shut_it_out_for_ever() -> None:

@@ -180,7 +180,7 @@ class Drain(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="drain"):
 
 
 class Bye(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="bye"):
-    """The sender is leaving or refuses to talk. `reason`: `closing`, `version`, `hello`, `full`."""
+    """The sender is leaving or refuses to talk. `reason`: `closing`, `version`, `hello`, `full`, `replaced`."""
 
     reason: str
 
