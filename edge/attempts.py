@@ -88,10 +88,12 @@ class Attempts:
         attempt.alive = attempt.job != 0
 
     def _head_due(self, open_: Open, key: WorkKey, now: int) -> int:
-        """When the work before sending must be done: while its request's own rung waits, so soon that it begins before that,
-        since the rung runs in the flight's time; at the request's end where that cannot be."""
+        """When the work before sending must be done: while its request's own rung waits, so soon that this is typically in
+        time after it, so that it begins before the rung, which runs in the flight's time; at the request's end where that
+        cannot be. Whether the promise holds however slow they are is seen at the launch: with that room here as well, an
+        executor that wakes half a millisecond late would refuse the work, and with it the cloud."""
         last = open_.resolve_by - 1
-        before_rung = last - self._work.longest_ns(open_.rung_job)
+        before_rung = last - self._work.waits_ns(open_.rung_job)
         return before_rung if now + self._work.typical_ns(key, open_.request) <= before_rung else last
 
     def head_done(
@@ -114,6 +116,13 @@ class Attempts:
             return self._elsewhere(open_, attempt, usable, now, out)
         self._send(open_, attempt, now, out)
         return []
+
+    def head_lost(self, open_: Open, attempt: Attempt, now: int, out: list[Action]) -> list[Verdict]:
+        """The work before sending came to nothing: a way that needs none of it may still be in time."""
+        if not attempt.alive:
+            return [(open_, None)]
+        attempt.alive = False
+        return self._elsewhere(open_, attempt, self._nodes.usable(open_.request.plan, now), now, out)
 
     def _send(self, open_: Open, attempt: Attempt, now: int, out: list[Action]) -> None:
         """The first copy goes out, and a second one with it where that is wanted."""
@@ -210,13 +219,17 @@ class Attempts:
     def _elsewhere(
         self, open_: Open, attempt: Attempt, paths: Sequence[Path], now: int, out: list[Action]
     ) -> list[Verdict]:
-        """Nobody should wait for this attempt: try one of these paths with what is already encoded, if there is time."""
+        """Nobody should wait for this attempt: try one of these paths with what is already encoded, if there is time. Work
+        that has just come to nothing is not tried again."""
         attempt.awaited = False
         if len(open_.attempts) < MAX_ATTEMPTS:
             insured = NOT_INSURED
             if open_.rung is not None and (open_.held is not None or open_.waiting_rung):
                 insured = Insured(open_.rung.agreement, open_.resolve_by, True)
-            way, exploring = self._ways.find(open_, paths, range(len(open_.plan.routes)), insured, now)
+            beside = dict.fromkeys(range(len(open_.plan.routes)), insured.agreement)
+            if attempt.job and attempt.route_index not in open_.encoded:
+                del beside[attempt.route_index]
+            way, exploring = self._ways.find(open_, paths, beside, insured, now)
             if way is not None:
                 self.begin(open_, way, exploring, now, out)
         return [(open_, None)]

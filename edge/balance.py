@@ -2,11 +2,12 @@
 
 Candidates are the plan's routes times the nodes that are usable, each predicted end to end, with the chance that its answer
 is back by when it must be. A way through the cloud is taken only where it is better than what the device will do anyway: more
-agreement, or the same sooner. Where the device's answer is promised, nothing is risked, and what counts of a way is what it
-can be expected to add: its chance times its gain in agreement. Where it is not promised, the chance comes first. Among ways
-that are about as good in that, the highest agreement wins (while insured also where it is much less likely), then the fewest
-bytes, then `shared.placement.LeastPredictedFinish`; and the way that was taken last is kept where it is about as good in all
-of these, since each change of a way meets a colder connection.
+agreement, or the same sooner. Where the device's answer is promised, no answer is risked, and what counts of a way is what it
+can be expected to add: its chance times its gain in agreement. Work before sending may leave the device time for a cheaper
+rung only: what is lost by that where the way is not in time is taken off. Where the device's answer is not promised, the
+chance comes first. Among ways that are about as good in that, the highest agreement wins (where nothing is lost by trying it
+also while it is much less likely), then the fewest bytes, then `shared.placement.LeastPredictedFinish`; and the way that was
+taken last is kept where it is about as good in all of these, since each change of a way meets a colder connection.
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ NEAR = 0.02
 """Ways whose worth differs by less than this share are as good as each other; the one that was taken last, by twice that."""
 
 NEAR_INSURED = 0.2
-"""The same where the device's answer is promised, of ways that agree as much."""
+"""The same where the device's answer is promised and is no worse for the way, of ways that agree as much."""
 
 AGREES_MORE = 0.8
-"""Where the device's answer is promised, the way that agrees most is taken if its worth is less than that of the best by no
-more than this share: no answer is lost by trying it, an exact answer is worth more than what its agreement adds, and low
-chances turn out too low (of ways told a chance of 0.1 to 0.4, three in five were in time on generated links)."""
+"""Where the device's answer is promised and no worse for it, the way that agrees most is taken if its worth is less than
+that of the best by no more than this share: nothing is lost by trying it, an exact answer is worth more than what its
+agreement adds, and low chances turn out too low (of ways told a chance of 0.1 to 0.4, three in five were in time on
+generated links)."""
 
 HEAVY = 0.5
 """A way of twice the bytes of another that agrees as much must be worth more than twice as much."""
@@ -54,7 +56,7 @@ class Candidate(msgspec.Struct, frozen=True):
     `chance` is the probability that the answer is back by when it must be. `typical_ns` is when it is typically back,
     `sure_ns` when it is back 95 times out of 100. `head_ns` is the part on the device before sending, `network_ns` the
     part on the network, its wait behind others and the start of TCP included, `node_ns` the part inside the node;
-    `nbytes` is both directions together.
+    `nbytes` is both directions together. `beside` is the agreement of the device's own answer where this way is taken.
     """
 
     route: Route
@@ -67,6 +69,7 @@ class Candidate(msgspec.Struct, frozen=True):
     network_ns: int
     node_ns: int
     nbytes: int
+    beside: float
 
     @property
     def node(self) -> Node:
@@ -140,10 +143,10 @@ def choose(
     light = [(w, c) for w, c in worth if not any(_spares(o, c) and v >= HEAVY * w for v, o in worth)]
     worth = light or worth
     best = max(w for w, _ in worth)
-    share, less = (NEAR_INSURED, AGREES_MORE) if insured.promised else (NEAR, NEAR)
-    agreement = max(c.route.agreement for w, c in worth if w >= best * (1.0 - less))
-    best = max(w for w, c in worth if c.route.agreement == agreement)
-    near = [c for w, c in worth if c.route.agreement == agreement and w >= best * (1.0 - share)]
+    agreement = max(c.route.agreement for w, c in worth if w >= best * (1.0 - _near(c, insured, AGREES_MORE)))
+    alike = [(w, c) for w, c in worth if c.route.agreement == agreement]
+    best = max(w for w, _ in alike)
+    near = [c for w, c in alike if w >= best * (1.0 - _near(c, insured, NEAR_INSURED))]
     fewest = min(c.nbytes for c in near) / FEWER
     at_node: dict[str, Candidate] = {}
     for way in near:
@@ -161,7 +164,7 @@ def choose(
         if (
             kept.index == usual.index
             and kept.path.data == usual.link
-            and w >= best * (1.0 - share - NEAR)
+            and w >= best * (1.0 - _near(kept, insured, NEAR_INSURED) - NEAR)
             and kept.route.agreement >= agreement
             and kept.nbytes <= fewest
             and found.typical_ns - now >= SOONER * (kept.typical_ns - now)
@@ -170,9 +173,15 @@ def choose(
     return found
 
 
+def _near(way: Candidate, insured: Insured, where_free: float) -> float:
+    """By which share a way may be worth less than the best: `where_free` where nothing is lost by trying it."""
+    return where_free if insured.promised and way.beside >= insured.agreement else NEAR
+
+
 def _spares(light: Candidate, heavy: Candidate) -> bool:
-    """Whether a way gives as good an answer for half of the bytes, or fewer."""
-    return light.route.agreement >= heavy.route.agreement and 2 * light.nbytes <= heavy.nbytes
+    """Whether a way gives as good an answer for half of the bytes, or fewer, and costs the device no better one."""
+    as_good = light.route.agreement >= heavy.route.agreement and light.beside >= heavy.beside
+    return as_good and 2 * light.nbytes <= heavy.nbytes
 
 
 def worth_of(candidate: Candidate, insured: Insured, least: float) -> float:
@@ -183,9 +192,10 @@ def worth_of(candidate: Candidate, insured: Insured, least: float) -> float:
     if not insured.promised:
         return chance
     gain = candidate.route.agreement - insured.agreement
+    loss = max(0.0, insured.agreement - candidate.beside)
     if gain > 0.0:
-        return chance * gain
-    if gain == 0.0 and chance >= LIKELY and candidate.typical_ns < insured.finish_ns:
+        return max(0.0, chance * gain - (1.0 - chance) * loss)
+    if gain == loss == 0.0 and chance >= LIKELY and candidate.typical_ns < insured.finish_ns:
         return chance * 1e-9
     return 0.0
 
@@ -193,10 +203,11 @@ def worth_of(candidate: Candidate, insured: Insured, least: float) -> float:
 def explore(candidates: Sequence[Candidate], insured: Insured, now: int, interval_ns: int) -> Candidate | None:
     """A way that is predicted too late, to be tried all the same, or None. Only where the device's own answer is promised
     and would be bettered, and for each path not more often than once in `interval_ns`, which doubles with each try that led
-    to nothing, up to `BACK_OFF` times."""
+    to nothing, up to `BACK_OFF` times. Ways that leave the device's answer as it is come before those that cost something."""
     if not insured.promised:
         return None
     due = [c for c in candidates if now >= c.path.explore_at and c.route.agreement > insured.agreement]
+    due = [c for c in due if c.beside >= insured.agreement] or due
     first = soonest(due)
     if first is None:
         return None

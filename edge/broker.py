@@ -204,7 +204,8 @@ class Broker:
             other = self._insurance.choose(open_, before, now)
             if other[1].promised or not insured.promised:
                 rungs[index] = other
-        way, exploring = self._ways.find(open_, paths, rungs, insured, now)
+        beside = {index: other.agreement for index, (_, other) in rungs.items()}
+        way, exploring = self._ways.find(open_, paths, beside, insured, now)
         self.counters["explored"] += exploring
         if way is not None:
             open_.rung, insured = rungs[way.index]
@@ -290,10 +291,10 @@ class Broker:
         if open_ is None:
             return
         if attempt is not None:
-            attempt.alive = False
-        else:
-            open_.rung_work = Work.FAILED
-            open_.trouble = why
+            self._settle(self._attempts.head_lost(open_, attempt, now, out), now, out)
+            return
+        open_.rung_work = Work.FAILED
+        open_.trouble = why
         self._reconsider(open_, now, out)
 
     # --- attempts through the cloud -----------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -89,9 +89,10 @@ class CloudWay:
         }
 
     def find(
-        self, open_: Open, paths: Sequence[Path], routes: Iterable[int], insured: Insured, now: int
+        self, open_: Open, paths: Sequence[Path], routes: Mapping[int, float], insured: Insured, now: int
     ) -> tuple[Candidate | None, bool]:
-        """The way to take over these paths among these routes (by index), and whether it is only an exploration.
+        """The way to take over these paths among these routes (by index, with the agreement of what the device does beside
+        each), and whether it is only an exploration.
 
         Where a route is fixed it is taken, at the node that is predicted to be soonest back. Else None where the device alone
         is as good, or nothing has a chance to be on time. Where the device has no answer at all, the soonest is tried
@@ -141,15 +142,14 @@ class CloudWay:
         return frozenset(path.node.name for path in paths if yields(path.node.pressure, priority, number))
 
     def predict(
-        self, open_: Open, paths: Sequence[Path], routes: Iterable[int], due_ns: int, now: int
+        self, open_: Open, paths: Sequence[Path], routes: Mapping[int, float], due_ns: int, now: int
     ) -> list[Candidate]:
-        """Each of these routes (by index) over each of these paths, with its chance to be back by `due_ns`."""
+        """Each of these routes (as for `find`) over each of these paths, with its chance to be back by `due_ns`."""
         facts = self._facts[open_.request.plan]
-        indices = tuple(routes)
         found: list[Candidate] = []
         for path in paths:
             most = path.still(due_ns, now)
-            ways = [self._predict(open_, i, facts[i], path, most, due_ns, now) for i in indices]
+            ways = [self._predict(open_, i, facts[i], path, beside, most, due_ns, now) for i, beside in routes.items()]
             found += no_less_likely(ways)
         return found
 
@@ -260,7 +260,7 @@ class CloudWay:
         return 1.0
 
     def _predict(
-        self, open_: Open, index: int, facts: RouteFacts, path: Path, most: float, due_ns: int, now: int
+        self, open_: Open, index: int, facts: RouteFacts, path: Path, beside: float, most: float, due_ns: int, now: int
     ) -> Candidate:
         rows = open_.request.rows
         head_ns = 0
@@ -276,7 +276,7 @@ class CloudWay:
         chance, margin_ns = estimate.judge(nbytes, network_ns, due_ns - typical_ns, now)
         chance = min(chance, most)
         sure_ns = typical_ns + margin_ns
-        return Candidate(route, index, path, chance, typical_ns, sure_ns, head_ns, network_ns, node_ns, nbytes)
+        return Candidate(route, index, path, chance, typical_ns, sure_ns, head_ns, network_ns, node_ns, nbytes, beside)
 
 
 def name(route: Route) -> str:

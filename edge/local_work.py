@@ -46,8 +46,8 @@ class LocalWork:
         self._owners[row.job] = owner
         return row.job
 
-    def longest_ns(self, job: int) -> int:
-        """How long a job that waits may take by what was seen of late; 0 where it does not wait."""
+    def waits_ns(self, job: int) -> int:
+        """How long a job that waits typically takes; 0 where it does not wait."""
         return self._scheduler.waiting_ns(job)
 
     def typical_ns(self, key: WorkKey, request: Request) -> int:

@@ -79,6 +79,8 @@ def _verdict(considered: Considered) -> str:
     if found is None:
         return "no way through the cloud"
     way = f"cut {found.route.cut} as {found.route.coding} at {found.node.name}"
+    if considered.insured.promised and found.beside < considered.insured.agreement:
+        way += f", beside which the device has time for an answer that agrees {found.beside:.3f}"
     return f"{way}, only to learn" if considered.exploring else way
 
 
@@ -118,6 +120,8 @@ def _worthless(considered: Considered, way: Candidate) -> str:
         return f"less likely than {considered.least:g} to be in time"
     if way.route.agreement < insured.agreement:
         return "the device's own answer agrees more"
+    if insured.promised and way.beside < insured.agreement:
+        return f"hardly in time, and the device has time for {way.beside:.3f} only beside it"
     if way.route.agreement == insured.agreement:
         return "the device has the same as soon or as surely"
     return "not worth a try"

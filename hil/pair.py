@@ -85,7 +85,8 @@ class Way:
 
 
 class Host:
-    """A process: its machine, its executors' virtual devices, its own clock (`skew_ns` ahead of the pair's)."""
+    """A process: its machine, its executors' virtual devices, its own clock (`skew_ns` ahead of the pair's). A test may
+    change how much slower than the plan it runs (`slow`), and how long after a launch that begins (`wake_ns`)."""
 
     def __init__(self, name: str, machine: Machine, side: Side, latency: Latency, skew_ns: int) -> None:
         self.name = name
@@ -95,6 +96,7 @@ class Host:
         self.latency = latency
         self.skew_ns = skew_ns
         self.slow = 1.0
+        self.wake_ns = WAKE_NS
         self.alive = True
         self.wake_at = 0
         self.running: set[int] = set()
@@ -316,7 +318,7 @@ class Pair:
     def _launch(self, host: Host, run: Run) -> None:
         host.launched.append(run)
         host.running.add(run.run)
-        began = self.now + (0 if run.in_place else WAKE_NS)
+        began = self.now + (0 if run.in_place else host.wake_ns)
         if began + host.skew_ns > run.latest_ns:
             self._end(host, run, began, Failed(run.run, "window"))
             return

@@ -120,9 +120,9 @@ class Scheduler:
         self.expiry_ns = min(self.expiry_ns, self._too_late(rest))
 
     def waiting_ns(self, job: int) -> int:
-        """How long a job that waits takes at its longest of late; 0 where it does not wait."""
+        """How long a job that waits typically takes; 0 where it does not wait."""
         found = self._queue.get(job)
-        return 0 if found is None else self.latency.worst(found.key, found.rows)
+        return 0 if found is None else self.latency.typical(found.key, found.rows)
 
     def hasten(self, job: int) -> None:
         """A job that was put off may begin at once."""

@@ -16,7 +16,7 @@ RAW = Route(0, "raw", 1.0, 1000, 100)
 JPEG = Route(0, "jpeg90", 0.97, 100, 100)
 
 
-def way(route: Route, path: Path, typical_ms: float, chance: float = 0.99) -> Candidate:
+def way(route: Route, path: Path, typical_ms: float, chance: float = 0.99, beside: float = 1.0) -> Candidate:
     return Candidate(
         route=route,
         index=(RAW, JPEG).index(route),
@@ -28,6 +28,7 @@ def way(route: Route, path: Path, typical_ms: float, chance: float = 0.99) -> Ca
         network_ns=1 * MS,
         node_ns=1 * MS,
         nbytes=route.bytes_up + route.bytes_down,
+        beside=beside,
     )
 
 
@@ -56,6 +57,23 @@ def test_while_insured_a_way_that_agrees_as_much_is_not_taken_where_it_is_much_l
     assert take(ways, insured(0.9)) is ways[1]
     near = [way(RAW, A, 6, chance=0.8), way(RAW, B, 8)]
     assert take(near, insured(0.9)) is near[0], "about as likely, and sooner"
+
+
+def test_a_way_that_costs_the_device_its_better_answer_must_make_up_for_that() -> None:
+    device = insured(0.8)
+    assert take([way(RAW, A, 8, chance=0.5, beside=0.8)], device) is not None
+    assert take([way(RAW, A, 8, chance=0.5, beside=0.55)], device) is None, "half of 0.2 for half of 0.25"
+    assert take([way(RAW, A, 8, chance=0.6, beside=0.55)], device) is not None
+    light = msgspec.structs.replace(way(RAW, A, 8, chance=0.9, beside=0.5), nbytes=400)
+    assert take([light, way(RAW, B, 8, chance=0.9)], device) is not light, "fewer bytes do not make up for it"
+    same = way(RAW, A, 4, beside=0.9)
+    assert take([same], insured(1.0, finish_ms=5)) is None
+
+
+def test_exploring_leaves_the_device_its_answer_where_it_can() -> None:
+    costly, free = way(JPEG, A, 9, beside=0.5), way(RAW, A, 12)
+    assert explore([costly, free], insured(0.9), 0, 250 * MS) is free
+    assert explore([costly], insured(0.9), 1000 * MS, 250 * MS) is costly
 
 
 def test_a_way_is_no_less_likely_than_one_of_more_bytes_that_is_back_no_sooner() -> None:

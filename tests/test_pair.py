@@ -8,7 +8,8 @@ from plans import INT8_ROUTE, Y, make_input, make_plan
 
 from hil.pair import MS, WAKE_NS, Pair, stamp
 from shared.events import ClockJumped, Received
-from shared.plan import Plan, Route, contract_digest
+from shared.latency import WorkKey
+from shared.plan import Plan, Route, Rung, SegmentRange, contract_digest
 from shared.request import Answer, Array, Missed, Rejected, Superseded
 from shared.settings import CloudSettings, EdgeLimits, EdgeSettings, NodeAddress, NodeGroup
 from shared.wire.messages import Load, Reply, tensor_table
@@ -175,7 +176,7 @@ def test_the_cut_is_sent_in_its_coding_and_the_fidelity_says_so() -> None:
 
 
 def test_a_forced_split_runs_its_tail_in_the_node() -> None:
-    plan = make_plan(edge_ms=(3.0, 2.0), routes=(Route(1, "raw", 1.0, 200, 200),), cloud_ms=0.2)
+    plan = make_plan(edge_ms=(5.0, 2.0), routes=(Route(1, "raw", 1.0, 200, 200),), cloud_ms=0.2)
     pair = pair_of(plan)
     sequence = pair.ask(make_input(), 9)
     pair.run(20)
@@ -436,3 +437,58 @@ def test_the_work_before_sending_comes_before_the_rung_which_runs_while_the_clou
     pair.run(30)
     assert [run.range.program for run in pair.edge.launched] == [0, 1]
     assert pair.answer(sequence).source == "cloud"
+
+
+def split_pair(*routes: Route, rungs: tuple[Rung, ...] = (Rung("small", 1, 0.5),), **times: object) -> Pair:
+    _, plan = make_plan(routes=routes, **times)  # type: ignore[arg-type]
+    plan = msgspec.structs.replace(plan, ladder=rungs)
+    return pair_of((contract_digest(plan), plan))
+
+
+SPLIT = Route(1, "raw", 1.0, 160, 200)
+
+
+def test_an_executor_that_wakes_late_begins_the_work_before_sending_while_the_rung_still_has_its_time() -> None:
+    pair = split_pair(SPLIT, edge_ms=(5.0, 4.0), cloud_ms=0.2)
+    pair.edge.wake_ns = 8 * MS // 10
+    sequence = pair.ask(make_input(), 10.5)
+    pair.edge.wake_ns = WAKE_NS
+    pair.run(20)
+    assert pair.answer(sequence).source == "cloud"
+    assert [run.range.program for run in pair.edge.launched] == [0, 1]
+
+
+def test_where_the_work_before_sending_comes_to_nothing_a_way_without_it_is_taken() -> None:
+    pair = split_pair(SPLIT, Route(0, "raw", 1.0, 2000, 200), edge_ms=(5.0, 4.0), cloud_ms=0.2)
+    sequence = pair.ask(make_input(), 10.5)
+    pair.run(20)
+    assert pair.answer(sequence).cut == 1, "the fewest bytes"
+    pair.edge.wake_ns = 2 * MS
+    sequence = pair.ask(make_input(), 10.5)
+    pair.edge.wake_ns = WAKE_NS
+    pair.run(20)
+    assert (pair.answer(sequence).source, pair.answer(sequence).cut) == ("cloud", 0)
+    assert pair.delivered[sequence][0][0] < pair.now - 10 * MS
+
+
+def test_a_rung_that_was_once_slow_does_not_come_before_the_work_before_sending() -> None:
+    pair = split_pair(SPLIT, edge_ms=(3.0, 5.0), cloud_ms=0.2)
+    key = WorkKey(next(iter(pair.plans)), SegmentRange(1, 0, 1))
+    for took_ms in (9, *[5] * 40):
+        pair.broker.scheduler.latency.observe(key, 1, took_ms * MS)
+    sequence = pair.ask(make_input(), 11)
+    pair.run(20)
+    assert pair.answer(sequence).source == "cloud"
+
+
+def test_a_better_answer_of_the_device_is_not_given_up_for_a_way_that_is_hardly_in_time() -> None:
+    heavy = Route(0, "raw", 1.0, 400_000, 200)
+    rungs = (Rung("whole", 0, 0.95), Rung("small", 1, 0.5))
+    pair = split_pair(SPLIT, heavy, rungs=rungs, edge_ms=(3.0, 2.0), cloud_ms=0.2)
+    for way in pair.ways.values():
+        way.one_way_ns = 26 * MS // 10
+    pair.run(1_000)
+    asked = [pair.ask(make_input(), 10) for _ in range(5) if pair.run(40) is None]
+    pair.run(40)
+    assert {pair.answer(sequence).rung for sequence in asked} == {"whole"}
+    assert {(run.range.program, run.range.last) for run in pair.edge.launched} == {(0, 2)}
