@@ -26,6 +26,9 @@ LOOK_FRAMES = 20
 HOPELESS = 0.9
 WARM_S = 10.0
 WARM_ANSWERS = 15
+TRIAL_WARM_S = 3.0
+"""How long the cloud may take before a trial until it answers as many in a row; else it does not hold the deadline."""
+
 ATTACH_S = 30.0
 BETWEEN_S = 0.4
 """What a phase takes beside its frames."""
@@ -101,7 +104,10 @@ class Course:
         return warmed
 
     def find_deadline(self) -> Deadline:
-        """The first choice that the control holds; the last one where it holds none."""
+        """The first choice that the control holds, and the cloud over the good link as well; the last where there is none.
+
+        At one that the cloud does not hold, phases would be judged that no way through it can be in time for.
+        """
         wanted = self._settings.deadline
         choices = ", ".join(f"{choice:g}" for choice in wanted.choices_ms)
         shares: list[str] = []
@@ -113,13 +119,18 @@ class Course:
             shares.append(f"{trial.on_time_share:.1%} at {choice:g} ms{p99}")
             spread = trial.p99_ms - trial.p50_ms
             spare = trial.p99_ms + wanted.headroom * spread <= choice
-            if trial.on_time_share >= wanted.hold_share and spare:
+            if trial.on_time_share < wanted.hold_share or not spare:
+                continue
+            cloud = self._cloud_trial(choice * (1.0 - wanted.cloud_spare))
+            shares[-1] += f", with the cloud {cloud:.1%}"
+            if cloud >= wanted.hold_share:
                 held = f"is the smallest of {choices} ms that an agent without a cloud held"
                 room = f"for {wanted.hold_share:.0%} of its frames with {wanted.headroom:g} times their spread to spare"
-                why = f"{choice:g} ms {held} {room} ({'; '.join(shares)})."
+                also = f"and the cloud over the good link with {wanted.cloud_spare:.0%} of it to spare"
+                why = f"{choice:g} ms {held} {room}, {also} ({'; '.join(shares)})."
                 return Deadline(choice, local_ms, why, rung)
         last = wanted.choices_ms[-1]
-        why = f"None of {choices} ms was held without a cloud ({'; '.join(shares)}); {last:g} ms is used."
+        why = f"None of {choices} ms was held without a cloud and with one ({'; '.join(shares)}); {last:g} ms is used."
         return Deadline(last, local_ms, why, rung)
 
     def play_all(
@@ -184,10 +195,20 @@ class Course:
             trial = self._trial(self._settings.deadline.trial_frames, deadline_ms)
         return trial
 
-    def _trial(self, frames: int, deadline_ms: float) -> PhaseResult:
-        return self._play(
-            Phase("trial", "control", f"trial at {deadline_ms:g} ms", frames, agent="control"), deadline_ms, None
-        )
+    def _cloud_trial(self, deadline_ms: float) -> float:
+        """The share of a short trial that the cloud answers in time over the good link; 0 where it cannot be got to answer at
+        all."""
+        if not self._warm(self._clients["edge"], self._plans.main, "cloud", deadline_ms, TRIAL_WARM_S):
+            return 0.0
+        frames = self._settings.deadline.trial_frames
+        trial = self._trial(frames, deadline_ms, "edge")
+        if trial.machine_stalled and trial.cloud_on_time < self._settings.deadline.hold_share:
+            trial = self._trial(frames, deadline_ms, "edge")
+        return trial.cloud_on_time
+
+    def _trial(self, frames: int, deadline_ms: float, agent: Literal["edge", "control"] = "control") -> PhaseResult:
+        phase = Phase("trial", "control", f"trial at {deadline_ms:g} ms", frames, agent=agent)
+        return self._play(phase, deadline_ms, None)
 
     def _recover(self, phase: Phase, deadline_ms: float) -> None:
         """Wait until the agent uses again what a phase that is to be repeated had taken from it."""

@@ -8,6 +8,7 @@ from typing import cast
 from msgspec.structs import replace
 from test_verdict import CLOUD, PHASES, result
 
+from edge.client import Client
 from hil.course import Course, Plans
 from hil.demo_settings import DemoSettings
 from hil.phases import Phase
@@ -97,3 +98,39 @@ def test_what_held_leaves_the_time_to_later_phases_that_do_not() -> None:
     assert results["good-link"].repeated
     _, results, _ = play({"good-link": [stalled("good-link", 300)]}, LONG_S)
     assert results["good-link"].repeated
+
+
+class Trials(Course):
+    """Finds a deadline by trials that go as they are written: what an agent without a cloud takes (p99), and the share that
+    the cloud answers, by the deadline that is asked for."""
+
+    def __init__(self, p99_ms: float, cloud: dict[float, float], reached: bool = True) -> None:
+        super().__init__(cast(Rig, StillRig()), DemoSettings(), Plans("main", "split"), (), {}, lambda *_: None)
+        self._clients = {"edge": cast(Client, None), "control": cast(Client, None)}
+        self.p99_ms = p99_ms
+        self.cloud = cloud
+        self.reached = reached
+
+    def _play(self, phase: Phase, deadline_ms: float, plant: Plant | None) -> PhaseResult:
+        if phase.agent == "edge":
+            return replace(result("good-link"), cloud_on_time=self.cloud[deadline_ms])
+        on_time = 300 if self.p99_ms <= deadline_ms else 0
+        return replace(result("control-before"), on_time=on_time, p50_ms=self.p99_ms - 0.5, p99_ms=self.p99_ms)
+
+    def _warm(self, client: Client, plan: str, source: str, deadline_ms: float, limit_s: float) -> bool:
+        return self.reached
+
+
+def test_the_deadline_is_one_that_the_device_holds_and_the_cloud_as_well_with_time_to_spare() -> None:
+    found = Trials(8.0, {9.0: 0.97, 13.5: 0.99}).find_deadline()
+    assert found.ms == 15.0
+    assert "100.0% at 10 ms, p99 8.0, with the cloud 97.0%; 100.0% at 15 ms, p99 8.0, with the cloud 99.0%" in found.why
+    assert Trials(9.0, {13.5: 1.0}).find_deadline().ms == 15.0, "at 10 ms the device has too little to spare"
+    assert Trials(8.0, {9.0: 1.0}).find_deadline().ms == 10.0
+
+
+def test_where_the_cloud_holds_no_deadline_the_last_is_used_and_it_is_said() -> None:
+    for course in (Trials(8.0, dict.fromkeys((9.0, 13.5, 18.0, 27.0), 0.5)), Trials(8.0, {}, reached=False)):
+        found = course.find_deadline()
+        assert found.ms == 30.0
+        assert found.why.startswith("None of 10, 15, 20, 30 ms was held without a cloud and with one")
