@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from hil.ledger import Entry
 from hil.phases import Phase
 from shared.lateness import LatenessFigures
+
+WHOLE = "whole"
+"""The rung that is the whole model: that of each answer of the cloud, and the device's best."""
 
 
 class Point(msgspec.Struct, frozen=True, array_like=True):
@@ -27,13 +30,13 @@ class PhaseResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One phase as it went.
 
     `frames` is what was asked, and the sum of `on_time`, `late`, `missed`, `rejected` and `superseded` where nothing is
-    lost. `by_source`, `by_rung` and `by_fidelity` count answers, late ones included; `cloud_on_time` and
-    `cloud_on_time_last_half` are shares of all frames (of the last half's frames) that the cloud answered on time, and
-    `cheaper_on_time` the share of the frames between its first and its last fault that a rung of `Phase.cheaper` did.
-    `p50_ms` and `p99_ms` are of answers, from the scheduled time. `machine_*` is what the monitor saw meanwhile.
-    `machine_stalled`: the machine itself stood still too often. `repeated`: an earlier try at this phase was set aside for
-    that, and is `first_try`; `not_repeated_because` says why there was no second one where it stalled. `misses` counts
-    misses by stage and refusals by reason.
+    lost. `by_source`, `by_rung` and `by_fidelity` count answers, late ones included; `cloud_on_time` is the share of all
+    frames that the cloud answered on time, `whole_on_time` and `whole_on_time_last_half` those (of the last half's frames)
+    that it or, by the whole model, the device did, and `cheaper_on_time` the share of the frames between its first and its
+    last fault that a rung of `Phase.cheaper` did. `p50_ms` and `p99_ms` are of answers, from the scheduled time.
+    `machine_*` is what the monitor saw meanwhile. `machine_stalled`: the machine itself stood still too often. `repeated`:
+    an earlier try at this phase was set aside for that, and is `first_try`; `not_repeated_because` says why there was no
+    second one where it stalled. `misses` counts misses by stage and refusals by reason.
     """
 
     name: str
@@ -54,7 +57,8 @@ class PhaseResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     by_fidelity: dict[str, int]
     misses: dict[str, int]
     cloud_on_time: float
-    cloud_on_time_last_half: float
+    whole_on_time: float
+    whole_on_time_last_half: float
     cheaper_on_time: float
     p50_ms: float
     p99_ms: float
@@ -119,8 +123,9 @@ def summarise(
         by_rung=dict(sorted(Counter(entry.rung for entry in answers).items())),
         by_fidelity=dict(sorted(Counter(entry.fidelity for entry in answers).items())),
         misses=dict(sorted(Counter(entry.detail for entry in entries if entry.detail).items())),
-        cloud_on_time=_cloud_share(entries),
-        cloud_on_time_last_half=_cloud_share(last_half),
+        cloud_on_time=_share(entry.source == "cloud" and entry.kind == "on_time" for entry in entries),
+        whole_on_time=_share(entry.rung == WHOLE and entry.kind == "on_time" for entry in entries),
+        whole_on_time_last_half=_share(entry.rung == WHOLE and entry.kind == "on_time" for entry in last_half),
         cheaper_on_time=_cheaper_share(phase, entries),
         p50_ms=_quantile(latencies, 0.5),
         p99_ms=_quantile(latencies, 0.99),
@@ -139,10 +144,9 @@ def _point(entry: Entry, began_ns: int) -> Point:
     return Point(round((entry.due_ns - began_ns) / 1e6, 3), latency, entry.kind, entry.source)
 
 
-def _cloud_share(entries: Sequence[Entry]) -> float:
-    if not entries:
-        return 0.0
-    return sum(1 for entry in entries if entry.source == "cloud" and entry.kind == "on_time") / len(entries)
+def _share(which: Iterable[bool]) -> float:
+    found = list(which)
+    return sum(found) / len(found) if found else 0.0
 
 
 def _cheaper_share(phase: Phase, entries: Sequence[Entry]) -> float:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from hil.results import PhaseResult
+from hil.results import WHOLE, PhaseResult
 
 GOOD_CLOUD = 0.95
 ONE_KILLED_CLOUD = 0.90
@@ -25,6 +25,10 @@ BELOW_CONTROL = 0.01
 SPLIT_WHOLE = 0.50
 MOST_NOT_JUDGED = 0.5
 """The largest share of the phases with rules that may go without judgement."""
+
+BY_THE_CLOUD = "by the cloud, or by the whole model on the device where that has the time"
+"""What the cloud is expected to answer. At a deadline in which the device runs the whole model itself, both give the same
+answer, and the agent rightly leaves the cloud alone while that is not sooner."""
 
 HOLDS, BROKEN, NOT_JUDGED = "holds", "BROKEN", "not judged"
 
@@ -93,14 +97,14 @@ def _words(broken: int, not_judged: int) -> str:
 
 def own_rules(result: PhaseResult) -> list[Rule]:
     """The rules that a phase is judged by on its own, without its neighbours."""
-    cloud, share = result.cloud_on_time, result.on_time_share
+    whole, share = result.whole_on_time, result.on_time_share
     if result.kind == "good":
-        return [_share_rule(result, "on time by the cloud", cloud, GOOD_CLOUD)]
+        return [_share_rule(result, f"on time {BY_THE_CLOUD}", whole, GOOD_CLOUD)]
     if result.kind == "one-killed":
-        return [_share_rule(result, "on time by the cloud", cloud, ONE_KILLED_CLOUD)]
+        return [_share_rule(result, f"on time {BY_THE_CLOUD}", whole, ONE_KILLED_CLOUD)]
     if result.kind == "nodes-back":
         return [
-            _share_rule(result, "of the last half on time by the cloud", result.cloud_on_time_last_half, BACK_CLOUD)
+            _share_rule(result, f"of the last half on time {BY_THE_CLOUD}", result.whole_on_time_last_half, BACK_CLOUD)
         ]
     if result.kind == "hot":
         what = "while the device was hot on time by a cheaper rung than the usual one"
@@ -109,7 +113,7 @@ def own_rules(result: PhaseResult) -> list[Rule]:
             _share_rule(result, what, result.cheaper_on_time, HOT_CHEAPER),
         ]
     if result.kind == "split":
-        whole = result.by_rung.get("whole", 0) / max(1, result.frames)
+        whole = result.by_rung.get(WHOLE, 0) / max(1, result.frames)
         what = "by the whole model, from the forced cut or, where the device has the time, on the device"
         return [_share_rule(result, what, whole, SPLIT_WHOLE)]
     if result.kind == "both-killed":

@@ -166,7 +166,16 @@ def test_a_rule_that_was_not_judged_is_shown_as_that_on_screen_and_page(report: 
     shaken = [
         replace(one, on_time=0, missed=one.frames, lost=0, late=0, machine_stalled=True, not_repeated_because="x < y")
         if one.kind == "slow"
-        else replace(one, on_time=one.frames, missed=0, lost=0, late=0, cloud_on_time=1.0, cloud_on_time_last_half=1.0)
+        else replace(
+            one,
+            on_time=one.frames,
+            missed=0,
+            lost=0,
+            late=0,
+            cloud_on_time=1.0,
+            whole_on_time=1.0,
+            whole_on_time_last_half=1.0,
+        )
         for one in report.phases
     ]
     verdict = judge(shaken)

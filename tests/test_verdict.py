@@ -112,7 +112,8 @@ def test_frames_are_the_sum_of_the_outcomes() -> None:
     assert summary.faults == ((5.0, "something"),)
     assert len(summary.timeline) == 100
     assert summary.cloud_on_time == 0.4
-    assert summary.cloud_on_time_last_half == 0.0
+    assert summary.whole_on_time == 0.4
+    assert summary.whole_on_time_last_half == 0.0
 
 
 def test_a_lost_frame_does_not_add_up() -> None:
@@ -134,6 +135,13 @@ def test_all_rules_hold_where_every_phase_does_its_part() -> None:
 )
 def test_too_little_by_the_cloud_breaks_the_phase_s_rule(name: str, cloud: int) -> None:
     assert broken(replaced(name, result(name, cloud))) == {name}
+
+
+def test_what_the_device_answers_by_the_whole_model_is_as_good_as_the_cloud_s_and_nothing_else_is() -> None:
+    phase = next(phase for phase in PHASES if phase.kind == "good")
+    for rung, breaks in (("whole", set()), ("res-128", {"good-link"})):
+        made = [replace(entry, source="edge", rung=rung) for entry in entries(300, 300)]
+        assert broken(replaced("good-link", summarise(phase, made, 10.0, 0, (), LatenessFigures(), False))) == breaks
 
 
 def test_one_answer_by_the_cloud_with_both_nodes_killed_breaks_the_rule() -> None:
