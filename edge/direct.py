@@ -24,8 +24,10 @@ from shared.events import (
     ClientGone,
     ClockJumped,
     Event,
+    Finished,
     Granted,
     Hold,
+    Received,
     Resolve,
     StreamClosed,
     StreamOpened,
@@ -101,6 +103,8 @@ class Direct:
         """Take one event of the loop and say what is to be done about it."""
         actions: list[Action] = []
         match event:
+            case Received() | Finished():
+                self._tell(event, now, actions)
             case Arrived():
                 request = event.request
                 self._requests[request.sequence] = request
@@ -173,15 +177,15 @@ class Direct:
     def _feed(self, event: ClientEvent, now: int, actions: list[Action]) -> None:
         for action in self._outcomes.handle(event, now):
             match action:
-                case Ask():
-                    self._ask(self._requests[action.sequence], now, actions)
-                case Drop():
-                    self._tell(Withdrawn(self._client, action.sequence), now, actions)
                 case Resolve():
                     self._requests.pop(action.sequence, None)
                     actions.append(action)
                 case WakeAt():
                     self._client_wake_ns = action.at_ns
+                case Ask():
+                    self._ask(self._requests[action.sequence], now, actions)
+                case Drop():
+                    self._tell(Withdrawn(self._client, action.sequence), now, actions)
                 case _:
                     pass
 
@@ -195,12 +199,12 @@ class Direct:
     def _tell(self, event: Event, now: int, actions: list[Action]) -> None:
         for action in self._broker.handle(event, now):
             match action:
-                case Hold() | Resolve():
+                case WakeAt():
+                    self._broker_wake_ns = action.at_ns
+                case Resolve() | Hold():
                     self._feed(action, now, actions)
                 case Granted():
                     self._granted(action)
-                case WakeAt():
-                    self._broker_wake_ns = action.at_ns
                 case _:
                     actions.append(action)
 

@@ -63,7 +63,7 @@ def choose_model(models: Mapping[str, ModelInfo], name: str | None) -> ModelInfo
     """The model called `name`, or the only one where `name` is None; else `InputError` that names the known ones."""
     if name is None and len(models) == 1:
         return next(iter(models.values()))
-    info = models.get(name) if isinstance(cast(object, name), str) else None
+    info = models.get(cast(str, name)) if isinstance(cast(object, name), str) else None
     if info is None:
         known = ", ".join(sorted(models)) or "none"
         if name is None:

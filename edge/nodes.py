@@ -131,11 +131,10 @@ class Nodes:
         return found or left_alone
 
     def _order_for(self, contract: str) -> Sequence[str]:
-        if not self._subset:
-            return tuple(self.by_name)
         order = self._orders.get(contract)
         if order is None:
-            order = self._orders[contract] = tuple(ranked(self._peer, contract, self.by_name))
+            names = ranked(self._peer, contract, self.by_name) if self._subset else self.by_name
+            order = self._orders[contract] = tuple(names)
         return order
 
     def connected(self, link: str, now: int, local: str = "") -> list[Action]:

@@ -20,6 +20,9 @@ class Work(Enum):
     FAILED = "failed"
 
 
+_WAITING = (Work.QUEUED, Work.RUNNING)
+
+
 class Attempt:
     """One try at an answer from the cloud. `alive` until it is answered, refused, lost or no longer wanted."""
 
@@ -114,13 +117,15 @@ class Open:
     @property
     def waiting_rung(self) -> bool:
         """Whether the device may still give an answer."""
-        return self.rung_work in (Work.QUEUED, Work.RUNNING)
+        return self.rung_work in _WAITING
 
     def best_to_come(self) -> float:
         """The best agreement that is worth waiting for; negative where nothing may come."""
-        cloud = max((a.route.agreement for a in self.attempts if a.alive and a.awaited), default=-1.0)
-        local = self.rung.agreement if self.rung is not None and self.waiting_rung else -1.0
-        return max(cloud, local)
+        best = self.rung.agreement if self.rung is not None and self.waiting_rung else -1.0
+        for attempt in self.attempts:
+            if attempt.alive and attempt.awaited and attempt.route.agreement > best:
+                best = attempt.route.agreement
+        return best
 
     def cloud_hoped(self) -> bool:
         """Whether somebody waits for the cloud."""

@@ -76,6 +76,10 @@ class Path:
     def __init__(self, node: Node, number: int, link: Link, way: int = 0) -> None:
         self.node = node
         self.number = number
+        self.data = link_name(node.name, "data", number)
+        """Name of the connection that carries requests."""
+        self.probe = link_name(node.name, "probe", number)
+        """Name of the connection that carries probes."""
         self.way = way
         """Which of the node's addresses it goes to: paths of one way share a link."""
         self.state = State.DOWN
@@ -108,16 +112,6 @@ class Path:
     def known(self) -> bool:
         """Whether it has been greeted and was not lost since."""
         return self.greeted and not self.was_lost
-
-    @property
-    def data(self) -> str:
-        """Name of the connection that carries requests."""
-        return link_name(self.node.name, "data", self.number)
-
-    @property
-    def probe(self) -> str:
-        """Name of the connection that carries probes."""
-        return link_name(self.node.name, "probe", self.number)
 
     def back_ns(self, nbytes: int, node_ns: int, now: int) -> int:
         """When the answer to what is sent on it now is typically back, of an exchange of `nbytes` of which the node takes
