@@ -8,7 +8,9 @@ rejected: a process with onnxruntime in it reserves far more than it uses.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
+import platform
 import resource
 import sys
 import threading
@@ -28,6 +30,27 @@ BEGIN_S, LOOK_S = 5.0, 0.001
 _CAP_IPC_LOCK = 14
 _CAP_SYS_NICE = 23
 _LOCK_CURRENT, _LOCK_FUTURE, _LOCK_ON_FAULT = 1, 2, 4
+
+
+_SET, _GET = (274, 275) if platform.machine() == "aarch64" else (314, 315)
+"""Numbers of the calls sched_setattr and sched_getattr, for which neither Python nor the C library has names."""
+
+
+class _Scheduling(ctypes.Structure):
+    """Linux's `struct sched_attr`. Policy 0 is that of ordinary threads, `runtime` then their turn in nanoseconds."""
+
+    _fields_ = (
+        ("size", ctypes.c_uint32),
+        ("policy", ctypes.c_uint32),
+        ("flags", ctypes.c_uint64),
+        ("nice", ctypes.c_int32),
+        ("priority", ctypes.c_uint32),
+        ("runtime", ctypes.c_uint64),
+        ("deadline", ctypes.c_uint64),
+        ("period", ctypes.c_uint64),
+        ("least", ctypes.c_uint32),
+        ("most", ctypes.c_uint32),
+    )
 
 
 class LinuxHost:
@@ -85,6 +108,21 @@ class LinuxHost:
         """Keep one thread on some cores."""
         os.sched_setaffinity(thread, cores)
 
+    def set_slice(self, thread: int, slice_ns: int) -> None:
+        """Turns of this length for one ordinary thread, whose nice value stays. `EOPNOTSUPP` where the kernel takes no note
+        of it, which it says only when it is asked what it has."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        asked = _Scheduling(ctypes.sizeof(_Scheduling), nice=os.getpriority(os.PRIO_PROCESS, thread), runtime=slice_ns)
+        found = _Scheduling()
+        if (
+            libc.syscall(_SET, thread, ctypes.byref(asked), 0) != 0
+            or libc.syscall(_GET, thread, ctypes.byref(found), ctypes.sizeof(found), 0) != 0
+        ):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+        if found.runtime != slice_ns:
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
     def lock_memory(self) -> None:
         """Keep all pages in memory that are touched, now or later."""
         libc = ctypes.CDLL(None, use_errno=True)
@@ -123,7 +161,7 @@ class Adaptation:
 
         Raises `SettingsError` where something could not be had and is `required`.
         """
-        if asks(self._settings):
+        if asks(self._settings) or self._settings.slice_us:
             wait_for(transport, LinuxHost().begun, time.sleep)
         self.effects = apply(self._settings, self._host, transport)
         for effect in self.effects:

@@ -198,17 +198,20 @@ class CloudLimits(Group, frozen=True):
 
 class Process(Group, frozen=True):
     """What agent and node do to their own process; an embedded agent applies none of it. `switch_interval_us`: how long a
-    thread keeps the interpreter while another waits. `realtime_priority`: SCHED_FIFO for the loop and ZeroMQ's threads, 0 is
-    off. `nice`: of all threads that are not real-time, 0 leaves it. `cores`, `executor_cores`: where the loop with ZeroMQ's
-    threads, and all other threads, may run; none is anywhere. `lock_memory`: nothing that was touched is paged out.
-    `heap_reserve_mb`: by how much C's heap and the interpreter's are grown before serving, so that they need not be later.
-    `required`: refuse to start where the system does not allow what is asked, instead of saying so and going on."""
+    thread keeps the interpreter while another waits. `realtime_priority`: SCHED_FIFO for the loop and ZeroMQ's threads, 0
+    is off. `nice`: of all threads that are not real-time, 0 leaves it. `cores`, `executor_cores`: where the loop with
+    ZeroMQ's threads, and all other threads, may run; none is anywhere. `slice_us`: how short a turn the loop and ZeroMQ's
+    threads ask the scheduler for, which has them run sooner when they wake up on a busy host; 0 leaves it. `lock_memory`:
+    nothing that was touched is paged out. `heap_reserve_mb`: by how much C's heap and the interpreter's are grown before
+    serving, so that they need not be later. `required`: refuse to start where the system does not allow what is asked,
+    instead of saying so and going on."""
 
     switch_interval_us: Annotated[float, Meta(ge=1.0, le=1_000_000.0)] = 100.0
     realtime_priority: Annotated[int, Meta(ge=0, le=99)] = 0
     nice: Annotated[int, Meta(ge=-20, le=19)] = 0
     cores: Cores = ()
     executor_cores: Cores = ()
+    slice_us: Annotated[float, Meta(ge=0.0, le=100_000.0)] = 100.0
     lock_memory: bool = False
     heap_reserve_mb: Annotated[float, Meta(ge=0.0, le=31.0)] = 2.0
     required: bool = False

@@ -167,6 +167,8 @@ def _check_rules(settings: msgspec.Struct) -> None:
     if isinstance(settings, EdgeSettings | CloudSettings):
         _require_distinct("process.cores", settings.process.cores)
         _require_distinct("process.executor_cores", settings.process.executor_cores)
+        if 0 < settings.process.slice_us < 100:
+            raise SettingsError(f"process.slice_us: is {settings.process.slice_us}; expected 0 or at least 100")
 
 
 def check_nodes(nodes: Sequence[NodeAddress]) -> None:

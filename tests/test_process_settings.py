@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
@@ -17,6 +18,11 @@ from shared.settings import Process
 LOOP, ZMQ, EXECUTOR, POOL = 10, 11, 12, 13
 FULL = Process(realtime_priority=50, nice=-5, cores=(0,), executor_cores=(1, 2), lock_memory=True)
 GENEROUS = Limits(rtprio=99, nice=-20, memlock_kb=None)
+
+
+def asking(**fields: object) -> Process:
+    """Settings that ask for this and nothing else."""
+    return Process(slice_us=0.0, **fields)  # type: ignore[arg-type]
 
 
 class FakeHost:
@@ -53,6 +59,9 @@ class FakeHost:
     def set_cores(self, thread: int, cores: Collection[int]) -> None:
         self._do("cores", thread, tuple(cores))
 
+    def set_slice(self, thread: int, slice_ns: int) -> None:
+        self._do("slice", thread, slice_ns)
+
     def lock_memory(self) -> None:
         self._do("lock", 0)
 
@@ -69,11 +78,35 @@ def only(effects: tuple[Effect, ...]) -> Effect:
     return effect
 
 
-def test_nothing_is_asked_of_the_system_by_default() -> None:
+def test_only_short_turns_of_the_loop_are_asked_for_by_default() -> None:
     host = FakeHost()
-    assert apply(Process(), host) == ()
-    assert host.done == []
+    assert only(apply(Process(), host, [ZMQ])).setting == "process.slice_us"
+    assert set(host.done) == {("slice", LOOP, 100_000), ("slice", ZMQ, 100_000)}
     assert asks(Process()) == ()
+
+
+def test_that_there_are_no_short_turns_is_said_only_where_they_were_asked_for() -> None:
+    refused = {"slice": errno.EOPNOTSUPP}
+    assert apply(Process(), FakeHost(refused=refused)) == ()
+    effect = only(apply(Process(slice_us=200.0), FakeHost(refused=refused)))
+    assert not effect.in_force
+    assert "6.12" in str(effect)
+
+
+def test_no_turns_are_asked_for_beside_real_time() -> None:
+    host = FakeHost()
+    apply(Process(realtime_priority=1), host)
+    assert {call[0] for call in host.done} == {"realtime"}
+
+
+def test_the_kernel_takes_a_turn_for_a_thread_of_ours_or_says_that_it_does_not() -> None:
+    thread = threading.get_native_id()
+    try:
+        LinuxHost().set_slice(thread, 150_000)
+    except OSError as error:
+        assert error.errno == errno.EOPNOTSUPP  # noqa: PT017 - one of two right ends
+    with pytest.raises(OSError, match="No such process"):
+        LinuxHost().set_slice(1 << 22, 150_000)
 
 
 def test_the_loop_and_its_transport_are_real_time_and_apart_from_the_executors() -> None:
@@ -94,23 +127,23 @@ def test_the_loop_and_its_transport_are_real_time_and_apart_from_the_executors()
 def test_a_thread_that_ends_meanwhile_is_no_fault() -> None:
     host = FakeHost()
     host.gone.add(POOL)
-    assert only(apply(Process(nice=3), host)).in_force
+    assert only(apply(Process(nice=3, slice_us=0.0), host)).in_force
     assert ("nice", EXECUTOR, 3) in host.done
 
 
 @pytest.mark.parametrize(
     ("settings", "limits", "refused", "says"),
     [
-        (Process(realtime_priority=50), Limits(), {"realtime": errno.EPERM}, ("RLIMIT_RTPRIO", "ulimit -r 50")),
-        (Process(realtime_priority=50), Limits(rtprio=20), {"realtime": errno.EPERM}, ("is 20", "LimitRTPRIO=50")),
-        (Process(realtime_priority=50), Limits(sys_nice=True), {"realtime": errno.EPERM}, ("cpu.rt_runtime_us",)),
-        (Process(realtime_priority=50), GENEROUS, {"realtime": errno.ENOSYS}, ("ENOSYS", "process.nice")),
-        (Process(nice=-5), Limits(), {"nice": errno.EACCES}, ("RLIMIT_NICE", "ulimit -e 25", "LimitNICE=-5")),
-        (Process(nice=-5), Limits(sys_nice=True), {"nice": errno.EPERM}, ("EPERM",)),
-        (Process(cores=(1,)), GENEROUS, {"cores": errno.EINVAL}, ("EINVAL", "cpuset")),
-        (Process(executor_cores=(1,)), GENEROUS, {"cores": errno.EINVAL}, ("process.executor_cores = [1]",)),
-        (Process(lock_memory=True), Limits(memlock_kb=8192), {}, ("8192 KiB", "LimitMEMLOCK=infinity")),
-        (Process(lock_memory=True), Limits(memlock_kb=None), {"lock": errno.EPERM}, ("EPERM", "sandbox")),
+        (asking(realtime_priority=50), Limits(), {"realtime": errno.EPERM}, ("RLIMIT_RTPRIO", "ulimit -r 50")),
+        (asking(realtime_priority=50), Limits(rtprio=20), {"realtime": errno.EPERM}, ("is 20", "LimitRTPRIO=50")),
+        (asking(realtime_priority=50), Limits(sys_nice=True), {"realtime": errno.EPERM}, ("cpu.rt_runtime_us",)),
+        (asking(realtime_priority=50), GENEROUS, {"realtime": errno.ENOSYS}, ("ENOSYS", "process.nice")),
+        (asking(nice=-5), Limits(), {"nice": errno.EACCES}, ("RLIMIT_NICE", "ulimit -e 25", "LimitNICE=-5")),
+        (asking(nice=-5), Limits(sys_nice=True), {"nice": errno.EPERM}, ("EPERM",)),
+        (asking(cores=(1,)), GENEROUS, {"cores": errno.EINVAL}, ("EINVAL", "cpuset")),
+        (asking(executor_cores=(1,)), GENEROUS, {"cores": errno.EINVAL}, ("process.executor_cores = [1]",)),
+        (asking(lock_memory=True), Limits(memlock_kb=8192), {}, ("8192 KiB", "LimitMEMLOCK=infinity")),
+        (asking(lock_memory=True), Limits(memlock_kb=None), {"lock": errno.EPERM}, ("EPERM", "sandbox")),
     ],
 )
 def test_what_is_refused_is_told_in_one_line_with_its_reason_and_what_to_do(
@@ -132,10 +165,10 @@ def only_path(settings: Process) -> str:
 
 def test_memory_is_not_locked_under_a_limit_at_which_later_allocations_would_fail() -> None:
     host = FakeHost(Limits(memlock_kb=1 << 20))
-    apply(Process(lock_memory=True), host)
+    apply(asking(lock_memory=True), host)
     assert host.done == []
     host = FakeHost(Limits(memlock_kb=64, ipc_lock=True))
-    apply(Process(lock_memory=True), host)
+    apply(asking(lock_memory=True), host)
     assert host.done == [("lock", 0)]
 
 
@@ -145,7 +178,7 @@ def test_one_setting_that_is_refused_keeps_no_other_from_being_applied() -> None
 
 
 def test_required_refuses_to_start_and_names_all_that_could_not_be_had() -> None:
-    settings = Process(realtime_priority=50, lock_memory=True, required=True)
+    settings = asking(realtime_priority=50, lock_memory=True, required=True)
     with pytest.raises(SettingsError) as refusal:
         apply(settings, FakeHost(Limits(), {"realtime": errno.EPERM}))
     assert "process.realtime_priority = 50" in str(refusal.value)
@@ -155,13 +188,13 @@ def test_required_refuses_to_start_and_names_all_that_could_not_be_had() -> None
 
 def test_a_core_that_the_process_may_not_use_is_refused_before_anything_else() -> None:
     with pytest.raises(SettingsError, match=r"process\.executor_cores: names core 7, .* expected some of 0-3"):
-        check_cores(Process(cores=(0,), executor_cores=(1, 7)), FakeHost())
+        check_cores(asking(cores=(0,), executor_cores=(1, 7)), FakeHost())
     with pytest.raises(SettingsError):
-        Adaptation(Process(cores=(4,)), FakeHost())
+        Adaptation(asking(cores=(4,)), FakeHost())
 
 
 def test_what_is_not_in_force_is_said_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    adaptation = Adaptation(Process(nice=-5, cores=(0,)), FakeHost(Limits(), {"nice": errno.EPERM}))
+    adaptation = Adaptation(asking(nice=-5, cores=(0,)), FakeHost(Limits(), {"nice": errno.EPERM}))
     adaptation.apply()
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("headtail: process.nice = -5 is not in force: ")
@@ -171,10 +204,10 @@ def test_what_is_not_in_force_is_said_on_stderr(capsys: pytest.CaptureFixture[st
 def test_an_embedded_agent_says_what_it_does_not_apply_and_refuses_where_it_is_required() -> None:
     assert check_untouched(Process()) == ""
     assert "process.switch_interval_us" in check_untouched(Process(switch_interval_us=50))
-    line = check_untouched(Process(nice=3, lock_memory=True))
+    line = check_untouched(asking(nice=3, lock_memory=True))
     assert "process.nice, process.lock_memory" in line
     with pytest.raises(SettingsError, match=r"process\.required"):
-        check_untouched(Process(nice=3, required=True))
+        check_untouched(asking(nice=3, required=True))
 
 
 def test_spans_of_cores_are_written_shortly() -> None:

@@ -139,6 +139,7 @@ def test_a_wrong_type_is_refused_with_path_value_and_what_was_expected(
         ("[link]\nrate_mbit = 0.0", "link.rate_mbit: is 0.0; expected float >= 0.001"),
         ("[link]\nreturn_pause_ms = [3, -1]", "link.return_pause_ms[1]: is -1; expected float >= 0.0"),
         ("[outliers]\nslower = 0.5", "outliers.slower: is 0.5; expected 0 or at least 1"),
+        ("[process]\nslice_us = 50", "process.slice_us: is 50.0; expected 0 or at least 100"),
         (
             '[[nodes]]\nname = "a"\nendpoint = "tcp://10.0.0.1:7711"\nsource = "::1"',
             "nodes[0].source: is '::1'; expected an address of the endpoint's kind, IPv4",

@@ -123,7 +123,8 @@ class NodeClient:
             "tensors": [["float32", [1, *told["shape"]]]],
         }
         self._events: int = zmq.EVENTS
-        self._loop.add_reader(int(self._socket.getsockopt(zmq.FD)), self._read)
+        self._fd = int(self._socket.getsockopt(zmq.FD))
+        self._loop.add_reader(self._fd, self._read)
 
     def submit(self, tag: int, deadline: float, done: Done) -> None:
         """Send a request that must be answered by `deadline` (seconds of the monotonic clock)."""
@@ -159,6 +160,8 @@ class NodeClient:
         self._guard()
 
     def _read(self) -> None:
+        if self._socket.closed:
+            return
         try:
             for _ in range(AT_ONCE):
                 frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
@@ -173,6 +176,7 @@ class NodeClient:
 
     async def close(self) -> None:
         """Say good-bye."""
+        self._loop.remove_reader(self._fd)
         self._socket.send(packing.packb({"t": "bye", "reason": "closing"}))
         self._socket.close(200)
 
