@@ -120,7 +120,7 @@ def test_a_core_that_is_not_there_is_told_and_nothing_is_applied(tmp_path: Path)
 def test_the_command_with_a_configuration_tells_what_it_asks_for(tmp_path: Path) -> None:
     core = min(os.sched_getaffinity(0))
     path = tmp_path / "edge.toml"
-    path.write_text(f"[process]\ncores = [{core}]\nlock_memory = true\n")
+    path.write_text(f"[process]\ncores = [{core}]\nslice_us = 0\nlock_memory = true\n")
     done = run("--config", str(path), "--json")
     assert done.returncode == 1
     report = msgspec.json.decode(done.stdout, type=Report)
