@@ -23,6 +23,7 @@ from edge.announced import NOTHING_YET, StreamPromise
 from edge.door import seconds
 from edge.open_streams import OpenStreams
 from edge.outcomes import Counts
+from edge.put_off import PutOff
 from edge.stub import Given
 from edge.tickets import Ticket, report
 from shared.driver import Driver, JumpWatch, Mailbox
@@ -35,9 +36,6 @@ from shared.thread_heap import grown_heap
 from shared.wire.messages import ModelInfo
 
 CLOSED = StreamPromise(None, "closed")
-
-PUT_OFF = 8
-"""How often in a row what can wait is put off while callers are given their outcomes."""
 
 JOIN_S = 5.0
 """How long closing waits for the loop's thread."""
@@ -150,8 +148,7 @@ class ClientLoop:
             jumps=parts.jumps,
             idle=None if parts.idle is None else partial(self._idle, parts.idle),
         )
-        self._gave = False
-        self._put_off = 0
+        self._put_off = PutOff()
         self._pid = os.getpid()
         self._changed = threading.Condition()
         self._attached = parts.machine.attached
@@ -360,21 +357,15 @@ class ClientLoop:
         if type(action) is Resolve:
             ticket = self._state.tickets.pop(action.sequence, None)
             if ticket is not None:
-                self._gave = True
+                self._put_off.gave()
                 _resolve(ticket, action.outcome)
             return None
         return self._parts.perform(action)
 
     def _idle(self, idle: Callable[[int], None], slack_ns: int) -> None:
-        """The loop is about to sleep. Who has just been given an outcome waits for the interpreter that this thread holds, so
-        that what can wait is done before a later sleep, but for `PUT_OFF` times in a row."""
-        if self._gave and self._put_off < PUT_OFF:
-            self._gave = False
-            self._put_off += 1
-            return
-        self._gave = False
-        self._put_off = 0
-        idle(slack_ns)
+        """The loop is about to sleep, for up to `slack_ns`."""
+        if self._put_off.due():
+            idle(slack_ns)
 
 
 def _let_go(mailbox: Mailbox, pid: int) -> None:

@@ -25,11 +25,12 @@ MOST_BYTES = 1 << 18
 class KeepWarm:
     """One connection. Times in nanoseconds."""
 
-    __slots__ = ("_at", "_held", "_rate", "_sent_ns", "_size", "_used_ns")
+    __slots__ = ("_at", "_enough", "_held", "_rate", "_sent_ns", "_size", "_used_ns")
 
     def __init__(self, bytes_per_s: float) -> None:
         """0 is off. Up to a second's budget may be sent at once."""
         self._rate = bytes_per_s
+        self._enough = max(LEAST_BYTES, bytes_per_s * EVERY_NS / 1e9)
         self._held = bytes_per_s
         self._at = 0
         self._size = 0
@@ -54,7 +55,7 @@ class KeepWarm:
         if not self._rate or not self._size:
             return None
         at = self._sent_ns + EVERY_NS
-        need = min(self._size, max(LEAST_BYTES, self._rate * EVERY_NS / 1e9))
+        need = min(self._size, self._enough)
         if self._held < need:
             at = max(at, self._at + int((need - self._held) * 1e9 / self._rate) + 1)
         return None if at > self._used_ns + LASTS_NS else at

@@ -77,6 +77,7 @@ class Nodes:
 
     def __init__(self, settings: EdgeSettings, contracts: Sequence[str], incarnation: int, rng: random.Random) -> None:
         self._link = settings.link
+        self._stall_ns = int(settings.link.stall_ms * MS)
         self._peer = settings.agent.name
         self._contracts = tuple(contracts)
         self._incarnation = incarnation
@@ -335,8 +336,7 @@ class Nodes:
         is overdue beyond hope is forgotten."""
         if path.state is not State.UP or not path.out:
             return False
-        allowed = int(self._link.stall_ms * MS)
-        if all(now <= s.typical_ns + allowed for s in path.out.values()):
+        if all(now <= s.typical_ns + self._stall_ns for s in path.out.values()):
             return False
         hopeless = [key for key, sent in path.out.items() if now > sent.typical_ns + FORGET_NS]
         for key in hopeless:
@@ -381,7 +381,7 @@ class Nodes:
 
     def next_wakeup(self) -> int | None:
         """When `tick` is due next."""
-        stall_ns = int(self._link.stall_ms * MS)
+        stall_ns = self._stall_ns
         soonest = min(self._leaves_at.values(), default=None)
         for path in self.paths():
             state = path.state
