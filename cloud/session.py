@@ -365,6 +365,7 @@ class Session:
             pressure=self.pressure.told(now),
         )
         self.counters["rows"] += asked.rows
+        self.counters["late-rows"] += asked.rows if now > admitted.deadline_ns else 0
         out += [Send(link, reply, outputs) for link in admitted.links]
         if peer is not None and len(peer.data) > 1:
             kept = KeptReply(asked, reply, outputs, size_of(outputs), admitted.links, admitted.deadline_ns)

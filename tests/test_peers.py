@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -100,3 +101,46 @@ def test_the_sample_is_answered_as_the_runtime_answers_it(tmp_path: Path) -> Non
     path, shape, sample = write_served(tmp_path / "twice.onnx", tmp_path / "out")
     golden = load_bundle(path).golden()[0]
     assert np.array_equal(golden.outputs[0], 2 * np.frombuffer(sample, np.float32).reshape(1, *shape))
+
+
+def test_what_a_killed_node_has_not_answered_is_asked_of_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "models").mkdir()
+    write_model(tmp_path / "models" / "twice.onnx")
+    monkeypatch.setenv("HEADTAIL_PEERS", str(tmp_path / "bundles"))
+    monkeypatch.setenv("HEADTAIL_PEERS_NODES", "2")
+    adapter = importlib.reload(importlib.import_module("hil.peers.adapter"))
+    port = free_port()
+    environment = os.environ | {"PEERS_ROOT": str(tmp_path), "PEERS_COUNTER": ""}
+    command = adapter.ADAPTERS["headtail"].server_cmd("twice", port)
+    server = subprocess.Popen(command, env=environment, cwd=Path(__file__).parents[1], start_new_session=True)
+    try:
+        told = tmp_path / "bundles" / "twice.told"
+        until = time.monotonic() + 60
+        while not told.exists() and server.poll() is None and time.monotonic() < until:
+            time.sleep(0.05)
+        statuses = asyncio.run(asked_while_it_dies(adapter.ADAPTERS["headtail"].client(), port, server.pid))
+    finally:
+        os.killpg(server.pid, signal.SIGKILL)
+        server.wait(30)
+    assert statuses == dict.fromkeys(range(200), 200)
+
+
+async def asked_while_it_dies(client: Any, port: int, pid: int) -> dict[int, int]:
+    """Ask 200 times, one after the other, and kill the first node after a hundred."""
+    statuses: dict[int, int] = {}
+    await client.start("twice", port, 1)
+    for tag in range(200):
+        done = asyncio.Event()
+
+        def answered(tag: int, status: int, done: asyncio.Event = done) -> None:
+            statuses[tag] = status
+            done.set()
+
+        client.submit(tag, time.monotonic() + 30, answered)
+        if tag == 100:
+            os.kill(pid, signal.SIGKILL)
+        await asyncio.wait_for(done.wait(), 60)
+    await client.close()
+    return statuses

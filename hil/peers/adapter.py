@@ -27,6 +27,9 @@ PYTHON = os.environ.get("HEADTAIL_PYTHON", sys.executable)
 FOLDER = Path(os.environ.get("HEADTAIL_PEERS", str(Path(tempfile.gettempdir()) / "headtail-peers")))
 """Where the server writes its bundles, and what a client must know of them."""
 
+NODES = int(os.environ.get("HEADTAIL_PEERS_NODES", "1"))
+"""Nodes that serve, at the harness's port and those behind it."""
+
 packing: Any = importlib.import_module("msgpack")
 
 Header = dict[str, Any]
@@ -45,7 +48,7 @@ AT_ONCE = 64
 
 
 class Headtail:
-    """One node with one executor of one thread."""
+    """One node with one executor of one thread, or more of them."""
 
     name = "headtail"
     venv = ""
@@ -55,8 +58,8 @@ class Headtail:
     ready_timeout = 60
 
     def server_cmd(self, model: str, port: int) -> list[str]:
-        """What starts a node that serves this model."""
-        return [PYTHON, "-m", "hil.peers.serve", model, str(port), str(FOLDER)]
+        """What starts a node that serves this model, which starts the others."""
+        return [PYTHON, "-m", "hil.peers.serve", model, str(port), str(FOLDER), str(NODES)]
 
     def server_env(self, model: str, port: int) -> dict[str, str]:
         """Nothing more is needed."""
@@ -67,15 +70,46 @@ class Headtail:
         return NodeClient()
 
 
+class _Way:
+    """A connection to one node."""
+
+    def __init__(self, context: Any, port: int, incarnation: int, contract: str) -> None:
+        """Connect and greet."""
+        self.socket: Any = context.socket(zmq.DEALER)
+        self.socket.setsockopt(zmq.ROUTING_ID, f"{PEER}:{incarnation}:data".encode())
+        self.socket.setsockopt(zmq.LINGER, 0)
+        self.socket.setsockopt(zmq.SNDHWM, 0)
+        self.socket.setsockopt(zmq.RCVHWM, 0)
+        self.socket.setsockopt(zmq.RCVTIMEO, PATIENCE_MS)
+        self.monitor: Any = self.socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+        self.socket.connect(f"tcp://127.0.0.1:{port}")
+        hello = {"t": "hello", "protocol": 1, "peer": PEER, "incarnation": incarnation, "connection": "data"}
+        self.socket.send(packing.packb(hello | {"contracts": [contract]}))
+        welcome: Header = packing.unpackb(self.socket.recv())
+        if welcome.get("t") != "welcome" or contract not in welcome["contracts"]:
+            raise RuntimeError(f"the node answered a greeting with {welcome}")
+        self.credits: int = welcome["credits"]
+        self.out: set[int] = set()
+        """What the node has not answered."""
+        self.readers = [int(self.socket.getsockopt(zmq.FD)), int(self.monitor.getsockopt(zmq.FD))]
+        self._events: int = zmq.EVENTS
+
+    def readable(self) -> bool:
+        """Whether there is something to read, of which the descriptor may say nothing after a message was sent."""
+        return bool(self.socket.getsockopt(self._events) & zmq.POLLIN)
+
+    def lost(self) -> bool:
+        """Whether the connection broke since the last call. The monitor's descriptor tells the truth after it was asked."""
+        return bool(self.monitor.getsockopt(self._events) & zmq.POLLIN)
+
+
 class NodeClient:
-    """One edge on the harness's loop."""
+    """One edge on the harness's loop. Where there are more nodes it asks the first that has not been lost; what that one has
+    not answered is asked of the next."""
 
     def __init__(self) -> None:
-        self._out: set[int] = set()
-        """What the node has not answered,"""
         self._open: dict[int, tuple[int, Done, float]] = {}
-        """and of it what nobody has been told of, with its deadline."""
-        self._credits = 0
+        """What nobody has been told of, with its deadline."""
         self._guarded = False
         self._incarnation = time.time_ns()
 
@@ -84,29 +118,8 @@ class NodeClient:
         told: Header = packing.unpackb((FOLDER / f"{model}.told").read_bytes())
         self._loop = asyncio.get_running_loop()
         self._context: Any = zmq.Context()
-        self._socket: Any = self._context.socket(zmq.DEALER)
-        self._socket.setsockopt(zmq.ROUTING_ID, f"{PEER}:{self._incarnation}:data".encode())
-        self._socket.setsockopt(zmq.LINGER, 0)
-        self._socket.setsockopt(zmq.SNDHWM, 0)
-        self._socket.setsockopt(zmq.RCVHWM, 0)
-        self._socket.setsockopt(zmq.RCVTIMEO, PATIENCE_MS)
-        self._socket.connect(f"tcp://127.0.0.1:{port}")
-        self._socket.send(
-            packing.packb(
-                {
-                    "t": "hello",
-                    "protocol": 1,
-                    "peer": PEER,
-                    "incarnation": self._incarnation,
-                    "connection": "data",
-                    "contracts": [told["contract"]],
-                }
-            )
-        )
-        welcome: Header = packing.unpackb(self._socket.recv())
-        if welcome.get("t") != "welcome" or told["contract"] not in welcome["contracts"]:
-            raise RuntimeError(f"the node answered a greeting with {welcome}")
-        self._credits = welcome["credits"]
+        self._ways = [_Way(self._context, port + n, self._incarnation, told["contract"]) for n in range(NODES)]
+        self._way = self._ways[0]
         self._frame: bytes = told["sample"]
         self._header: Header = {
             "t": "infer",
@@ -122,27 +135,42 @@ class NodeClient:
             "sent_ns": 0,
             "tensors": [["float32", [1, *told["shape"]]]],
         }
-        self._events: int = zmq.EVENTS
-        self._fd = int(self._socket.getsockopt(zmq.FD))
-        self._loop.add_reader(self._fd, self._read)
+        for way in self._ways:
+            self._loop.add_reader(way.readers[0], self._read, way)
+            self._loop.add_reader(way.readers[1], self._look, way)
+            self._look(way)
 
     def submit(self, tag: int, deadline: float, done: Done) -> None:
         """Send a request that must be answered by `deadline` (seconds of the monotonic clock)."""
-        now = time.monotonic_ns()
-        budget = int(deadline * 1e9) - now
-        if budget <= 0 or len(self._out) >= self._credits:
-            self._loop.call_soon(done, tag, STATUS["expired" if budget <= 0 else "credit"])
+        late = deadline <= time.monotonic()
+        if late or len(self._way.out) >= self._way.credits:
+            self._loop.call_soon(done, tag, STATUS["expired" if late else "credit"])
             return
-        header = self._header
-        sequence = header["sequence"] + 1
-        header["sequence"], header["budget_ns"], header["sent_ns"] = sequence, budget, now
-        self._out.add(sequence)
+        sequence = self._header["sequence"] + 1
         self._open[sequence] = (tag, done, deadline)
         if not self._guarded:
             self._guard()
-        self._socket.send_multipart([packing.packb(header), self._frame], copy=False)
-        if self._socket.getsockopt(self._events) & zmq.POLLIN:
-            self._loop.call_soon(self._read)
+        self._ask(sequence, deadline)
+
+    def _ask(self, sequence: int, deadline: float) -> None:
+        header, way, now = self._header, self._way, time.monotonic_ns()
+        header["sequence"], header["budget_ns"], header["sent_ns"] = sequence, int(deadline * 1e9) - now, now
+        way.out.add(sequence)
+        way.socket.send_multipart([packing.packb(header), self._frame], copy=False)
+        if way.readable():
+            self._loop.call_soon(self._read, way)
+
+    def _look(self, way: _Way) -> None:
+        """Go over to the next node where this one was lost."""
+        if way is not self._way or way.socket.closed or not way.lost():
+            return
+        others = self._ways[self._ways.index(way) + 1 :]
+        if others:
+            last = self._header["sequence"]
+            self._way = others[0]
+            for sequence, (_, _, deadline) in list(self._open.items()):
+                self._ask(sequence, deadline)
+            self._header["sequence"] = last
 
     def _guard(self) -> None:
         """Look again when the oldest of the open requests is too late; their deadlines are in the order of their numbers."""
@@ -159,26 +187,29 @@ class NodeClient:
             done(tag, STATUS["expired"])
         self._guard()
 
-    def _read(self) -> None:
-        if self._socket.closed:
+    def _read(self, way: _Way) -> None:
+        if way.socket.closed:
             return
         try:
             for _ in range(AT_ONCE):
-                frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
+                frames = way.socket.recv_multipart(zmq.NOBLOCK, copy=False)
                 header: Header = packing.unpackb(frames[0].buffer)
-                self._out.discard(header["sequence"])
-                self._credits = header["load"][1]
+                way.out.discard(header["sequence"])
+                way.credits = header["load"][1]
                 tag, done, _ = self._open.pop(header["sequence"], (0, _nobody, 0.0))
                 done(tag, 200 if header["t"] == "reply" else STATUS.get(header["reason"], 500))
-            self._loop.call_soon(self._read)
+            self._loop.call_soon(self._read, way)
         except zmq.Again:
             return
 
     async def close(self) -> None:
         """Say good-bye."""
-        self._loop.remove_reader(self._fd)
-        self._socket.send(packing.packb({"t": "bye", "reason": "closing"}))
-        self._socket.close(200)
+        for way in self._ways:
+            for reader in way.readers:
+                self._loop.remove_reader(reader)
+            way.socket.send(packing.packb({"t": "bye", "reason": "closing"}))
+            way.socket.disable_monitor()
+            way.socket.close(200)
 
 
 def _nobody(tag: int, status: int) -> None:

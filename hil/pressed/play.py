@@ -15,7 +15,7 @@ from hil.regret.world import World
 from shared.events import Resolve
 from shared.plan import PLAN_FORMAT, Cut, Plan, Profile, Program, RangeTime, Route, Rung, Segment, contract_digest
 from shared.request import Answer, TensorSpec
-from shared.settings import AgentGroup, CloudSettings, EdgeSettings, Execution, NodeAddress, NodeGroup, NodePressure
+from shared.settings import AgentGroup, CloudSettings, EdgeSettings, NodeAddress, NodeExecution, NodeGroup, NodePressure
 from shared.wire.messages import Message, Refusal
 
 Kind = Literal["needs", "able", "spare"]
@@ -135,7 +135,7 @@ def play(press: Press) -> Outcome:
     session = world.add_node(
         CloudSettings(
             node=NodeGroup(name=NODE, credits=4 * press.edges),
-            execution=Execution(executors=press.executors),
+            execution=NodeExecution(executors=press.executors),
             pressure=NodePressure(return_ms=press.return_ms),
         )
     )
@@ -144,7 +144,7 @@ def play(press: Press) -> Outcome:
             EdgeSettings(
                 agent=AgentGroup(name=edge),
                 nodes=(NodeAddress(NODE, "tcp://127.0.0.1:1"),),
-                execution=Execution(slowdown=WEAK if kind == "needs" else 1.0),
+                execution=NodeExecution(slowdown=WEAK if kind == "needs" else 1.0),
             )
         )
         for edge, kind in watch.kinds.items()
