@@ -16,6 +16,8 @@ from shared.plan import Plan
 from shared.ports import Machine
 from shared.request import Answer, Missed, Outcome, Rejected, Request, Stages, Superseded
 
+_NO_ANSWER = (Missed, Rejected)
+
 
 class EdgeLetters:
     """A broker that is another, and whose failures go into `letters`. `inputs`: whether with what they held."""
@@ -111,4 +113,4 @@ class EdgeLetters:
 
 
 def _failed(outcome: Outcome, request: Request, now: int) -> bool:
-    return isinstance(outcome, Missed | Rejected) or (isinstance(outcome, Answer) and now > request.deadline_ns)
+    return isinstance(outcome, _NO_ANSWER) or (isinstance(outcome, Answer) and now > request.deadline_ns)

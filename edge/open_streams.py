@@ -17,6 +17,8 @@ from edge.announced import MAX_STREAMS
 from shared.errors import InputError
 from shared.events import Event, StreamClosed, StreamOpened
 
+_OF_STREAMS = (StreamOpened, StreamClosed)
+
 
 class OpenStreams:
     """The open streams of `client`. Each number is used once."""
@@ -53,7 +55,7 @@ class OpenStreams:
 
     def concerns(self, event: Event) -> bool:
         """Whether the machine is to be given what `told` says, in place of this event. From the loop's thread."""
-        return bool(self._abandoned) or isinstance(event, StreamOpened | StreamClosed)
+        return bool(self._abandoned) or isinstance(event, _OF_STREAMS)
 
     def told(self, event: Event) -> list[Event]:
         """What the machine is to be given now: the ends of what was abandoned, then `event`, unless it opens what is over

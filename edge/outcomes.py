@@ -44,7 +44,7 @@ from edge.due import DueTimes
 from edge.hold import HoldMargin
 from shared.events import ClockJumped, Hold, Resolve, Tick, WakeAt, Withdrawn
 from shared.lateness import Lateness
-from shared.request import Answer, Missed, Outcome, Rejected, Stage, Stages, Superseded
+from shared.request import Answer, Missed, Outcome, Rejected, Stages, Superseded
 
 SETTLE_NS = 700_000
 """The least time before its deadline at which a request is answered with a kept answer."""
@@ -185,16 +185,8 @@ class Outcomes:
     def _on_asked(self, event: Asked, now: int, actions: list[ClientAction]) -> None:
         self.counts.asked += 1
         sequence = event.sequence
-        elapsed = max(0, now - event.scheduled_ns)
-        refusal: Outcome | None = None
-        if self._closed:
-            refusal = Rejected("closed", "the client is closed", elapsed)
-        elif event.deadline_ns <= now:
-            late_ms = (now - event.deadline_ns) / 1e6
-            refusal = Missed("client", f"asked {late_ms:.3f} ms after its deadline", elapsed)
-        elif len(self._open) >= self._max_open:
-            refusal = Rejected("too-many-open", f"{self._max_open} requests are open already", elapsed)
-        if refusal is not None:
+        if self._closed or event.deadline_ns <= now or len(self._open) >= self._max_open:
+            refusal = self._refusal(event, now)
             self._count(refusal)
             actions.append(Resolve(self._client, sequence, refusal))
             return
@@ -206,6 +198,16 @@ class Outcomes:
             self._ask(sequence, entry, asking, now, actions)
         else:
             self._unsent[sequence] = None
+
+    def _refusal(self, event: Asked, now: int) -> Missed | Rejected:
+        """Why this one is not taken."""
+        elapsed = max(0, now - event.scheduled_ns)
+        if self._closed:
+            return Rejected("closed", "the client is closed", elapsed)
+        if event.deadline_ns <= now:
+            late_ms = (now - event.deadline_ns) / 1e6
+            return Missed("client", f"asked {late_ms:.3f} ms after its deadline", elapsed)
+        return Rejected("too-many-open", f"{self._max_open} requests are open already", elapsed)
 
     def _on_withdrawn(self, sequence: int, actions: list[ClientAction]) -> None:
         entry = self._open.pop(sequence, None)
@@ -401,12 +403,15 @@ class Outcomes:
     def _accounted(self, answer: Answer, entry: _Open, now: int, *, kept: bool) -> Answer:
         elapsed = max(0, now - entry.since_ns)
         stages: Stages = dict(answer.stages)
-        if min(stages.values(), default=0) < 0 or sum(stages.values()) > elapsed:
+        left = elapsed - sum(stages.values())
+        if left < 0 or min(stages.values(), default=0) < 0:
             self.counts.misaccounted += 1
-            stages = {"agent": elapsed}
+            stages, left = {"agent": elapsed}, 0
         if kept:
-            _add(stages, "hold", min(max(0, now - entry.kept_ns), elapsed - sum(stages.values())))
-        _add(stages, "client", elapsed - sum(stages.values()))
+            held = min(max(0, now - entry.kept_ns), left)
+            stages["hold"] = stages.get("hold", 0) + held
+            left -= held
+        stages["client"] = stages.get("client", 0) + left
         return Answer(
             outputs=answer.outputs,
             source=answer.source,
@@ -423,10 +428,6 @@ class Outcomes:
     def _count(self, outcome: Outcome) -> None:
         kind = outcome_kind(outcome)
         setattr(self.counts, kind, getattr(self.counts, kind) + 1)
-
-
-def _add(stages: Stages, stage: Stage, part_ns: int) -> None:
-    stages[stage] = stages.get(stage, 0) + part_ns
 
 
 OutcomeKind = Literal["on_time", "late", "missed", "rejected", "superseded"]
