@@ -44,7 +44,7 @@ from edge.due import DueTimes
 from edge.hold import HoldMargin
 from shared.events import ClockJumped, Hold, Resolve, Tick, WakeAt, Withdrawn
 from shared.lateness import Lateness
-from shared.request import Answer, Missed, Outcome, Rejected, Stages, Superseded
+from shared.request import Answer, Missed, Outcome, Rejected, Stage, Stages, Superseded
 
 SETTLE_NS = 700_000
 """The least time before its deadline at which a request is answered with a kept answer."""
@@ -406,12 +406,13 @@ class Outcomes:
         left = elapsed - sum(stages.values())
         if left < 0 or min(stages.values(), default=0) < 0:
             self.counts.misaccounted += 1
-            stages, left = {"agent": elapsed}, 0
+            stages = {"agent": elapsed}
+            left = 0
         if kept:
             held = min(max(0, now - entry.kept_ns), left)
-            stages["hold"] = stages.get("hold", 0) + held
+            _add(stages, "hold", held)
             left -= held
-        stages["client"] = stages.get("client", 0) + left
+        _add(stages, "client", left)
         return Answer(
             outputs=answer.outputs,
             source=answer.source,
@@ -428,6 +429,10 @@ class Outcomes:
     def _count(self, outcome: Outcome) -> None:
         kind = outcome_kind(outcome)
         setattr(self.counts, kind, getattr(self.counts, kind) + 1)
+
+
+def _add(stages: Stages, stage: Stage, part_ns: int) -> None:
+    stages[stage] = stages.get(stage, 0) + part_ns
 
 
 OutcomeKind = Literal["on_time", "late", "missed", "rejected", "superseded"]
