@@ -42,6 +42,7 @@ from shared.settings import (
     Insurance,
     Link,
     NodeAddress,
+    NodeBatching,
     NodeExecution,
     NodeGroup,
     NodeScheduling,
@@ -122,7 +123,7 @@ def _place(rng: random.Random, scenario: Scenario, name: str, models: Sequence[M
         execution=NodeExecution(
             executors=1 if scenario.weak == 1.0 else rng.choice((1, 1, 2, 3)), in_place_us=rng.choice((0.0, 200.0))
         ),
-        batching=Batching(max_batch_size=rng.choice((1, 4, 8, 64))),
+        batching=NodeBatching(max_batch_size=rng.choice((1, 4, 8, 64))),
         scheduling=NodeScheduling(max_queued=rng.choice((4, 32, 1024))),
         limits=CloudLimits(max_peers=1024 if scenario.calm else rng.choice((2, 1024, 1024))),
     )

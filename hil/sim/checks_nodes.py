@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from edge.nodes import FORGET_NS
 from hil.sim import books_inside as inside
 from hil.sim.books import Book, EdgeBook, LetIn, NodeBook
@@ -12,15 +10,6 @@ from shared.events import Event, Finished, Received, Run, Send
 from shared.offset import OffsetInterval
 from shared.running import NEVER_NS
 from shared.wire.messages import Cancel, Infer, Probe, ProbeReply, Refusal, Reply, Welcome
-
-
-class _Said(NamedTuple):
-    """What a node has said to a peer of its credits, at an event."""
-
-    book: NodeBook
-    event: Event
-    peer: str
-    credits: int
 
 
 class Credit(Check):
@@ -36,8 +25,8 @@ class Credit(Check):
     number = 11
 
     def __init__(self) -> None:
-        self._said: dict[tuple[str, str], _Said] = {}
-        """Too much, by node and peer, unless a later message of the same step says less."""
+        self._said: dict[str, int] = {}
+        """The last that a step has said of credits, by peer."""
 
     def listen(self, ears: AllEars) -> None:
         """What concerns it."""
@@ -47,6 +36,7 @@ class Credit(Check):
         ears.node.sent(Reply, self._tells)
         ears.node.sent(Refusal, self._tells)
         ears.node.sent(ProbeReply, self._tells)
+        ears.node.end(self._stepped)
 
     def _asks(self, book: EdgeBook, message: Infer, action: Send, event: Event, now: int) -> None:
         if book.sending is None:
@@ -79,33 +69,31 @@ class Credit(Check):
                 )
 
     def _welcomes(self, book: NodeBook, message: Welcome, action: Send, event: Event, now: int) -> None:
-        self._told(book, action.link, message.credits, event)
+        self._told(book, action.link, message.credits)
 
     def _tells(
         self, book: NodeBook, message: Reply | Refusal | ProbeReply, action: Send, event: Event, now: int
     ) -> None:
-        self._told(book, action.link, message.load.credits, event)
+        self._told(book, action.link, message.load.credits)
 
-    def _told(self, book: NodeBook, link: str, credits_: int, event: Event) -> None:
+    def _told(self, book: NodeBook, link: str, credits_: int) -> None:
         greeted = book.links.get(link)
-        lent = inside.granted(book.session)
         if greeted is not None:
-            before = self._said.pop((book.name, greeted.peer), None)
-            if before is not None and before.event is not event:
-                self._has_fewer(before)
-            if credits_ > lent.get(f"{greeted.peer}:{greeted.incarnation}", 0):
-                self._said[book.name, greeted.peer] = _Said(book, event, greeted.peer, credits_)
+            self._said[f"{greeted.peer}:{greeted.incarnation}"] = credits_
+
+    def _stepped(self, book: NodeBook, event: Event, now: int) -> None:
+        if not self._said:
+            return
+        lent = inside.granted(book.session)
+        said, self._said = self._said, {}
+        for peer, credits_ in said.items():
+            if credits_ > lent.get(peer, 0):
+                self.broken(book, f"{peer} is told of {credits_} credits, and has fewer")
         if sum(lent.values()) > inside.capacity(book.session):
             self.broken(book, f"{sum(lent.values())} credits are lent of {inside.capacity(book.session)}")
 
-    def _has_fewer(self, said: _Said) -> None:
-        self.broken(said.book, f"{said.peer} is told of {said.credits} credits, and has fewer")
-
     def sweep(self, shelf: Shelf, at: int) -> None:
         """All of it, now and then."""
-        for said in self._said.values():
-            self._has_fewer(said)
-        self._said.clear()
         for book in shelf.nodes:
             ours = {f"{name}:{incarnation}": count for (name, incarnation), count in book.accounts.items()}
             theirs = {account: count for account, count in inside.out_of(book.session).items() if count}

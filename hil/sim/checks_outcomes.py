@@ -10,7 +10,7 @@ from edge.outcomes import outcome_kind
 from hil.sim import books_inside as inside
 from hil.sim.books import Book, ClientBook, EdgeBook, NodeBook, ms
 from hil.sim.checks_base import AllEars, Check, Shelf
-from shared.events import ClockJumped, Event, Hold, Resolve, Tick
+from shared.events import ClockJumped, Event, Hold, Received, Resolve, Tick
 from shared.request import Answer, Outcome, Rejected
 
 
@@ -120,7 +120,8 @@ class Timers(Check):
     """2. Every open request has a timer no later than its deadline.
 
     At a client that is D, at a broker the guard before D, both also where an answer is held, since that must be handed over;
-    at a node it is when the first request that waits can no longer be done in time, read kindly.
+    at a node it is when the first request that waits can no longer be done in time, read kindly, and asked for behind the
+    last of what came together.
     """
 
     number = 2
@@ -139,6 +140,8 @@ class Timers(Check):
                 self.broken(book, f"request {book.due[0][1]} is due in {ms(due - now)}, and {asked}")
 
     def _node_timed(self, book: NodeBook, event: Event, now: int) -> None:
+        if isinstance(event, Received) and event.more:
+            return
         wake = book.wake_ns
         for job in inside.waiting(book.scheduler).values():
             if wake is None or wake > job.deadline_ns:
