@@ -61,6 +61,28 @@ class WorkKey(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     encode: str = ""
 
 
+class _Window:
+    """The last values, and the same in order."""
+
+    __slots__ = ("recent", "sorted")
+
+    def __init__(self, values: Iterable[float] = ()) -> None:
+        self.recent: deque[float] = deque(values, maxlen=WINDOW)
+        self.sorted = sorted(self.recent)
+
+    def add(self, value: float) -> bool:
+        """Another value; False where that changes nothing but which is the oldest."""
+        if len(self.recent) == WINDOW:
+            oldest = self.recent[0]
+            if oldest == value:
+                self.recent.append(value)
+                return False
+            del self.sorted[bisect_left(self.sorted, oldest)]
+        self.recent.append(value)
+        insort(self.sorted, value)
+        return True
+
+
 class _Curve:
     """Base time by batch size, piecewise linear, and the window of ratios to it.
 
@@ -79,13 +101,12 @@ class _Curve:
         "median",
         "patience_ns",
         "paying",
-        "recent",
         "seen_ns",
-        "sorted",
         "spread",
         "table",
         "times",
         "tried_ns",
+        "window",
     )
 
     def __init__(self, points: list[tuple[int, float]], spread: float, now: int, *, known: bool) -> None:
@@ -96,9 +117,7 @@ class _Curve:
         self.longest: list[float] = []
         self.best: list[int] = []
         self.paying = 1
-        seeds = [1.0] * 14 + [self.spread] * 2
-        self.recent: deque[float] = deque(seeds, maxlen=WINDOW)
-        self.sorted = sorted(seeds)
+        self.window = _Window([1.0] * 14 + [self.spread] * 2)
         self._read()
         self.known = known
         self.seen_ns = 0
@@ -129,44 +148,38 @@ class _Curve:
             self.best.append(rows if time / rows < WORTH * self.table[best - 1] / best else best)
 
     def _read(self) -> None:
-        count = len(self.sorted)
-        self.median = self.sorted[count // 2]
-        self.high = self.sorted[min(count - 1, int(PESSIMISTIC * count))]
+        ordered = self.window.sorted
+        count = len(ordered)
+        self.median = ordered[count // 2]
+        self.high = ordered[min(count - 1, int(PESSIMISTIC * count))]
 
     def observe(self, ratio: float, now: int) -> None:
         if self.aged:
-            worse = ratio > self.sorted[-1]
+            worse = ratio > self.window.sorted[-1]
             self.patience_ns = min(2 * self.patience_ns, MOST_PATIENCE_NS) if worse else PATIENCE_NS
         self.seen_ns = self.tried_ns = now
         self.aged = False
         self.goal = 0.0
-        if len(self.recent) == WINDOW:
-            oldest = self.recent[0]
-            if oldest == ratio:
-                self.recent.append(ratio)
-                return
-            del self.sorted[bisect_left(self.sorted, oldest)]
-        self.recent.append(ratio)
-        insort(self.sorted, ratio)
-        self._read()
+        if self.window.add(ratio):
+            self._read()
 
     def age(self, slowness: float, share: float) -> None:
         """Samples go this share of the way to `slowness` and the profile's own spread around it; their order stays."""
         if abs(slowness - self.goal) <= 0.02 * self.goal:
             return
-        border = self.sorted[-1 - len(self.sorted) // HIGHEST]
+        ordered = self.window.sorted
+        border = ordered[-1 - len(ordered) // HIGHEST]
         goals = (slowness, slowness * self.spread)
-        moved = [r + share * (goals[r > border] - r) for r in self.recent]
-        self.recent = deque(moved, maxlen=WINDOW)
-        self.sorted = sorted(moved)
+        self.window = _Window([r + share * (goals[r > border] - r) for r in self.window.recent])
         self._read()
         self.aged = True
-        left = max(abs(self.sorted[0] - goals[0]), abs(self.sorted[-1] - goals[1]))
+        ordered = self.window.sorted
+        left = max(abs(ordered[0] - goals[0]), abs(ordered[-1] - goals[1]))
         self.goal = slowness if left <= 0.02 * goals[1] else 0.0
 
     def latest(self) -> float:
         """The middle of the last few ratios."""
-        return sorted(self.recent[place] for place in range(-LATEST, 0))[LATEST // 2]
+        return sorted(self.window.recent[place] for place in range(-LATEST, 0))[LATEST // 2]
 
 
 class Latency:
@@ -180,7 +193,7 @@ class Latency:
         self._aged_ns = 0
         self.version = 0
         """Another number whenever `typical` may be another."""
-        self._leads: deque[int] = deque(maxlen=WINDOW)
+        self._leads = _Window()
         self.lead_ns = 0
         """From a launch until it begins, but for the slowest few; 0 where nothing was told of it."""
 
@@ -262,7 +275,7 @@ class Latency:
     def worst(self, key: WorkKey, rows: int = 1) -> int:
         """The longest time that a launch with `rows` rows took of late (or the profile's p99, before any ran)."""
         curve = self._curves.get(key) or self._curve(key)
-        return int(curve.base(rows) * curve.sorted[-1])
+        return int(curve.base(rows) * curve.window.sorted[-1])
 
     def batch_within(self, key: WorkKey, budget_ns: int, most: int) -> tuple[int, int]:
         """The most rows, from 1 to `most`, whose launch is typically done within a budget, and how long that typically takes.
@@ -300,9 +313,10 @@ class Latency:
 
     def observe_lead(self, lead_ns: int) -> None:
         """Learn from a launch that began so long after it was decided, or had not begun by then."""
-        self._leads.append(lead_ns)
-        ordered = sorted(self._leads)
-        found = ordered[int(SURE_LEAD * (len(ordered) - 1))]
+        if not self._leads.add(lead_ns):
+            return
+        ordered = self._leads.sorted
+        found = int(ordered[int(SURE_LEAD * (len(ordered) - 1))])
         self.version += found != self.lead_ns
         self.lead_ns = found
 

@@ -93,7 +93,7 @@ def find_meeting(
             continue
         first = head if head.range == low.group[1] else queue.head(low, now)
         if first is not None:
-            piece = meeting(batch(first), queue.prefix(high, len(high.orders)), latency, now, most)
+            piece = meeting(batch(first), high.jobs, latency, now, most)
             if piece is not None:
                 return piece
     return None

@@ -7,13 +7,13 @@ was tried on paper: it keeps dead entries until they surface, which is unbounded
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from shared.events import Row
-from shared.latency import WorkKey
+from shared.latency import Latency, WorkKey
 from shared.plan import SegmentRange
 
 
@@ -55,31 +55,70 @@ Group = tuple[str, SegmentRange]
 Order = tuple[int, int, int]
 
 
-class Seen(msgspec.Struct, frozen=True, gc=False):
-    """What the scheduler found when it last looked at a lane: its head's class, the latest start of the head's batch, the
-    head's number and the head; and until when that holds, as long as neither the lane nor what is `known` changes."""
+class Offer(msgspec.Struct, frozen=True, gc=False):
+    """What a lane offers to a free executor: its first job that may begin, as many `rows` as fit by that job's deadline, how
+    long they take, and so when their launch must start at the latest. `place` is its place among offers: class, latest
+    start, number. It holds until `until_ns`, as long as neither the lane nor what is `known` changes. `whole`: all rows of
+    the lane are in it, or would be, so that one more may change it."""
 
-    place: tuple[int, int, int, Job]
+    place: Order
+    head: Job
+    rows: int
+    takes_ns: int
+    latest_ns: int
     known: int
     until_ns: int
+    whole: bool
 
 
 class Lane:
-    """The jobs of one group, in order. `rows` of all of them. `seen` is the scheduler's, and None after each change."""
+    """The jobs of one group, in order, beside what they are ordered by. `rows` of all of them. `offer` is the scheduler's,
+    and None after each change that matters to it. `alike`: all are timed by the same."""
 
-    __slots__ = ("group", "orders", "rows", "seen")
+    __slots__ = ("alike", "group", "jobs", "offer", "orders", "rows")
 
     def __init__(self, group: Group, first: Job) -> None:
         self.group = group
         self.orders = [first.order]
-        self.rows = first.rows
-        self.seen: Seen | None = None
+        self.jobs = [first]
+        self.rows = first.row.rows
+        self.offer: Offer | None = None
+        self.alike = True
 
     @property
     def even(self) -> bool:
         """Whether all are of one row and one class: then the first of them is the first to be too late."""
         orders = self.orders
         return self.rows == len(orders) and orders[0][0] == orders[-1][0]
+
+    def add(self, job: Job) -> None:
+        """Put a job where it belongs."""
+        orders, offer = self.orders, self.offer
+        order = (job.priority, job.deadline_ns, job.id)
+        self.rows += job.row.rows
+        if self.alike and job.key != self.jobs[0].key:
+            self.alike = False
+        if orders[-1] < order:
+            orders.append(order)
+            self.jobs.append(job)
+            if offer is not None and offer.whole:
+                self.offer = None
+            return
+        place = bisect_left(orders, order)
+        orders.insert(place, order)
+        self.jobs.insert(place, job)
+        self.offer = None
+
+    def work_ns(self, latency: Latency, priority: int) -> int:
+        """How long its jobs typically take one after the other, of those that are at least as important as this class."""
+        first = self.jobs[0]
+        if self.alike and self.even:
+            return latency.typical(first.key) * len(self.jobs) if first.priority <= priority else 0
+        return sum([latency.typical(job.key, job.rows) for job in self.jobs if job.priority <= priority])
+
+    def place(self, job: Job) -> int:
+        """Where a job stands, which must be here."""
+        return bisect_left(self.orders, job.order)
 
 
 class DeadlineQueue:
@@ -111,14 +150,8 @@ class DeadlineQueue:
         lane = self._lanes.get(group)
         if lane is None:
             self._lanes[group] = Lane(group, job)
-            return True
-        lane.rows += job.row.rows
-        lane.seen = None
-        order = (job.priority, job.deadline_ns, job.id)
-        if lane.orders[-1] < order:
-            lane.orders.append(order)
         else:
-            insort(lane.orders, order)
+            lane.add(job)
         return True
 
     def remove(self, job: int) -> Job | None:
@@ -131,22 +164,24 @@ class DeadlineQueue:
     def take(self, jobs: Sequence[Job]) -> None:
         """Take these jobs out, all of one group, which must be here; in order, but for the first."""
         lane = self._lanes[jobs[0].contract, jobs[0].range]
-        lane.seen = None
-        orders = lane.orders
+        lane.offer = None
         count = len(jobs)
-        prefix = orders[0][2] == jobs[0].id and orders[count - 1][2] == jobs[-1].id
-        if prefix:
-            del orders[:count]
+        if lane.jobs[0] is jobs[0] and lane.jobs[count - 1] is jobs[-1]:
+            del lane.orders[:count], lane.jobs[:count]
+        else:
+            for job in jobs:
+                place = lane.place(job)
+                del lane.orders[place], lane.jobs[place]
         for job in jobs:
             del self._jobs[job.id]
             lane.rows -= job.row.rows
-            if job.promised:
+        if self._promised:
+            for job in jobs:
                 self._promised.pop(job.id, None)
-            if self._deferred:
+        if self._deferred:
+            for job in jobs:
                 self._deferred.pop(job.id, None)
-            if not prefix:
-                del orders[bisect_left(orders, job.order)]
-        if not orders:
+        if not lane.jobs:
             del self._lanes[lane.group]
 
     def get(self, job: int) -> Job | None:
@@ -159,23 +194,13 @@ class DeadlineQueue:
 
     def head(self, lane: Lane, now: int) -> Job | None:
         """The first job of a lane that may begin now; None where there is none."""
-        if not lane.orders:
-            return None
-        return next(self.ready(lane, now), None) if self._deferred else self._jobs[lane.orders[0][2]]
-
-    def at(self, lane: Lane, place: int) -> Job:
-        """The job at a place of a lane, put off or not; 0 is the first."""
-        return self._jobs[lane.orders[place][2]]
+        if self._deferred:
+            return next(self.ready(lane, now), None)
+        return lane.jobs[0] if lane.jobs else None
 
     def ready(self, lane: Lane, now: int) -> Iterator[Job]:
         """The jobs of a lane that may begin now, in order. The queue must not change meanwhile."""
-        jobs = (self._jobs[order[2]] for order in lane.orders)
-        return (job for job in jobs if job.earliest_ns <= now) if self._deferred else jobs
-
-    def prefix(self, lane: Lane, count: int) -> list[Job]:
-        """The first jobs of a lane, put off or not."""
-        jobs = self._jobs
-        return [jobs[order[2]] for order in lane.orders[:count]]
+        return (job for job in lane.jobs if job.earliest_ns <= now) if self._deferred else iter(lane.jobs)
 
     def lane(self, group: Group) -> Lane:
         """The lane of a group in which jobs wait."""
@@ -186,7 +211,9 @@ class DeadlineQueue:
         deferred = self._deferred.pop(job, None)
         if deferred is not None:
             ready = msgspec.structs.replace(deferred, earliest_ns=0)
-            self._lanes[ready.group].seen = None
+            lane = self._lanes[ready.group]
+            lane.offer = None
+            lane.jobs[lane.place(ready)] = ready
             self._jobs[job] = ready
             if job in self._promised:
                 self._promised[job] = ready
@@ -209,6 +236,6 @@ class DeadlineQueue:
         """Every promised job, in no order. The queue must not change meanwhile."""
         return iter(self._promised.values())
 
-    def all(self) -> Iterator[Job]:
-        """Every job, in no order. The queue must not change meanwhile."""
-        return iter(self._jobs.values())
+    def work_ns(self, latency: Latency, priority: int) -> int:
+        """How long all jobs typically take one after the other, of those that are at least as important as this class."""
+        return sum([lane.work_ns(latency, priority) for lane in self._lanes.values()])

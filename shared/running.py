@@ -29,7 +29,7 @@ NEVER_NS = 1 << 62
 
 class Launch(msgspec.Struct, frozen=True, gc=False):
     """A run that is out on an executor: its jobs, the rows of all of them, its slot, when it began, is to end typically, and
-    at the latest."""
+    at the latest. `key` is what it is timed by. `partial`: it is a first part of its jobs' work (`shared.pieces`)."""
 
     run: Run
     jobs: tuple[Job, ...]
@@ -38,17 +38,8 @@ class Launch(msgspec.Struct, frozen=True, gc=False):
     began_ns: int
     typical_ns: int
     pessimistic_ns: int
-
-    @property
-    def partial(self) -> bool:
-        """Whether it is a first part of its jobs' work (`shared.pieces`)."""
-        return self.run.range != self.jobs[0].range
-
-    @property
-    def key(self) -> WorkKey:
-        """What it is timed by."""
-        whole = self.jobs[0].key
-        return WorkKey(whole.contract, self.run.range, whole.decode) if self.partial else whole
+    key: WorkKey
+    partial: bool
 
 
 class Running:
@@ -57,6 +48,10 @@ class Running:
     def __init__(self, executors: int) -> None:
         self._launches: dict[int, Launch] = {}
         self._busy: list[int | None] = [None] * executors
+        self._likely = [0] * executors
+        """When what runs on each executor typically ends, 0 where nothing does,"""
+        self._surely = [0] * executors
+        """and at the latest; `NEVER_NS` where it is suspect."""
         self._next_overdue = NEVER_NS
         self._overdue: dict[int, int] = {}
         """When each run that is not suspect yet will be."""
@@ -88,14 +83,17 @@ class Running:
 
     def begin(self, launch: Launch) -> None:
         """A launch is out. Raises `InvariantBroken` where its executor is busy."""
-        if self._busy[launch.run.executor] is not None:
-            raise InvariantBroken(f"executor {launch.run.executor} is busy and gets run {launch.run.run}")
+        run, executor = launch.run.run, launch.run.executor
+        if self._busy[executor] is not None:
+            raise InvariantBroken(f"executor {executor} is busy and gets run {run}")
         longest = launch.pessimistic_ns - launch.began_ns
         at = launch.began_ns + max(OVERDUE * longest, longest + OVERDUE_LEAST_NS)
-        self._overdue[launch.run.run] = at
+        self._overdue[run] = at
         self._next_overdue = min(self._next_overdue, at)
-        self._launches[launch.run.run] = launch
-        self._busy[launch.run.executor] = launch.run.run
+        self._launches[run] = launch
+        self._busy[executor] = run
+        self._likely[executor] = launch.typical_ns
+        self._surely[executor] = launch.pessimistic_ns
         if launch.partial:
             self.to_go_on += len(launch.jobs)
 
@@ -104,7 +102,9 @@ class Running:
         launch = self._launches.pop(run, None)
         if launch is None:
             raise InvariantBroken(f"run {run} ended, but none such is out")
-        self._busy[launch.run.executor] = None
+        executor = launch.run.executor
+        self._busy[executor] = None
+        self._likely[executor] = self._surely[executor] = 0
         if launch.partial:
             self.to_go_on -= len(launch.jobs)
         if self._overdue.pop(run, None) == self._next_overdue:
@@ -132,6 +132,7 @@ class Running:
         late = [run for run, at in self._overdue.items() if now >= at]
         for run in late:
             del self._overdue[run]
+            self._surely[self._launches[run].run.executor] = NEVER_NS
         self._next_overdue = min(self._overdue.values(), default=NEVER_NS)
         self._suspect.update(late)
         return tuple(self._launches[run] for run in late)
@@ -146,18 +147,15 @@ class Running:
 
     def free_at(self, now: int) -> list[int]:
         """When each executor is free at the latest; `NEVER_NS` where it is suspect."""
-        return [now if run is None else self._free(run, now) for run in self._busy]
+        return [at if at > now else now for at in self._surely]
 
     def likely_free_at(self, now: int) -> list[int]:
         """When each executor is typically free."""
-        return [now if run is None else self._likely_free(run, now) for run in self._busy]
-
-    def _free(self, run: int, now: int) -> int:
-        return NEVER_NS if run in self._suspect else max(now, self._launches[run].pessimistic_ns)
-
-    def _likely_free(self, run: int, now: int) -> int:
-        launch = self._launches[run]
-        return 2 * now - launch.began_ns if run in self._suspect else max(now, launch.typical_ns)
+        likely = [at if at > now else now for at in self._likely]
+        for run in self._suspect:
+            launch = self._launches[run]
+            likely[launch.run.executor] = 2 * now - launch.began_ns
+        return likely
 
     def leases(self) -> int:
         """Slots that the launches hold."""

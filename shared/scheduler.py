@@ -4,7 +4,8 @@ The scheduler never acts. Its owner (`edge.broker`, `cloud.session`) submits job
 `schedule(now)` after each event: the result says what to launch and which jobs are given up. `docs/scheduling.md` says why:
 
 * the most important class first; in it the group whose batch must start soonest, batched as `shared.batcher` says, unless
-  that would break a promise of the reserve (`shared.reserve`) or leave no room for what is more important (`shared.room`);
+  not all can be in time and others serve more (`shared.overload`), or that would break a promise of the reserve
+  (`shared.reserve`) or leave no room for what is more important (`shared.room`);
 * what makes launches too small for the executors to keep up gives way to what waits behind it (`shared.targets`).
 
 An executor is left idle while there is work that can still be on time only where beginning any of it would make a promise
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import chain
+from operator import attrgetter
 
 from shared.batcher import form
 from shared.decision import NOTHING, Decision
@@ -23,8 +25,9 @@ from shared.errors import InvariantBroken
 from shared.events import Run
 from shared.latency import Latency
 from shared.memory import Arena, PoolKey
+from shared.overload import goes_first
 from shared.pieces import Piece, find_meeting, longest_piece, rest_of
-from shared.queue import DeadlineQueue, Job, Lane, Seen
+from shared.queue import DeadlineQueue, Job, Lane, Offer
 from shared.request import Array, Buffer
 from shared.reserve import Promise, first_broken, keep
 from shared.room import keeps_room
@@ -32,6 +35,7 @@ from shared.running import NEVER_NS, Launch, Running
 from shared.streams import Streams
 from shared.targets import Targets
 
+PLACE = attrgetter("place")
 LEAST = 1 << 30
 """A class below all others."""
 
@@ -191,8 +195,7 @@ class Scheduler:
         free = self._running.likely_free_at(now)
         wait = min(free) - now
         if self._queue:
-            ahead = (j for j in self._queue.all() if j.priority <= priority)
-            wait += sum(self.latency.typical(j.key, j.rows) for j in ahead) // len(free)
+            wait += self._queue.work_ns(self.latency, priority) // len(free)
         return wait
 
     def next_wakeup(self, now: int) -> int | None:
@@ -275,8 +278,8 @@ class Scheduler:
         soonest = NEVER_NS
         for lane in self._queue.lanes():
             even, place = lane.even, 0
-            while place < len(lane.orders):
-                job = self._queue.at(lane, place)
+            while place < len(lane.jobs):
+                job = lane.jobs[place]
                 too_late = self._too_late(job)
                 if now >= too_late:
                     self._queue.remove(job.id)
@@ -291,15 +294,13 @@ class Scheduler:
 
     def _next(self, executor: int, now: int, dropped: list[Job]) -> Run | None:
         """The launch for an idle executor, if any. Adds to `dropped` what left the queue for it."""
-        lanes = self._look(now, dropped)
-        first = min(lanes, default=None)
-        if first is None:
+        offers = self._look(now, dropped)
+        if not offers:
             return None
-        run = self._launch(executor, first[3], now)
-        if run is not None:
-            return run
-        heads = [head for _, _, _, head in sorted(lanes)]
-        for head in heads[1:]:
+        several = self._of_many and len(offers) > 1
+        first = goes_first(offers, self._running.likely_free_at(now)) if several else offers[0]
+        heads = [first.head, *[offer.head for offer in offers if offer is not first]]
+        for head in heads:
             run = self._launch(executor, head, now)
             if run is not None:
                 return run
@@ -311,52 +312,51 @@ class Scheduler:
                 return run
         return None
 
-    def _look(self, now: int, dropped: list[Job]) -> list[tuple[int, int, int, Job]]:
-        """The first job of each group that may begin now, with its place: the most important class first, in it the one whose
-        batch, as large as its time allows, must start soonest. Those at the head of a group whose time allows a smaller batch
-        than is aimed at (`shared.targets`), where more wait behind them, leave the queue."""
-        queue, targets = self._queue, self.targets
-        lanes = queue.lanes()
-        if targets.due_ns <= now:
-            targets.find(now)
-            self._known += 1
-        known, keep_seen = self._known, not queue.waits_for_time
-        found: list[tuple[int, int, int, Job]] = []
-        for lane in lanes:
-            seen = lane.seen
-            if seen is None or seen.known != known or now > seen.until_ns:
+    def _look(self, now: int, dropped: list[Job]) -> list[Offer]:
+        """What each group that may begin now offers: the most important class first, in it what must start soonest. Those at
+        the head of a group whose time allows a smaller batch than is aimed at (`shared.targets`), where more wait behind
+        them, leave the queue."""
+        queue = self._queue
+        if self.targets.due_ns <= now:
+            self._known += self.targets.find(now)
+        known, keep = self._known, not queue.waits_for_time
+        found: list[Offer] = []
+        for lane in queue.lanes():
+            offer = lane.offer
+            if offer is None or offer.known != known or now > offer.until_ns:
                 head = queue.head(lane, now)
-                seen = None if head is None else self._see(lane, head, now, dropped)
-                if seen is None:
+                offer = None if head is None else self._offer(lane, head, now, dropped)
+                if offer is None:
                     continue
-                if keep_seen:
-                    lane.seen = seen
-            found.append(seen.place)
+                if keep:
+                    lane.offer = offer
+            found.append(offer)
+        found.sort(key=PLACE)
         return found
 
-    def _see(self, lane: Lane, head: Job, now: int, dropped: list[Job]) -> Seen | None:
+    def _offer(self, lane: Lane, head: Job, now: int, dropped: list[Job]) -> Offer | None:
         """Look at a lane that has changed: None where nothing of it is left that may begin."""
-        latency, queue = self.latency, self._queue
-        until = NEVER_NS
-        if self.targets.aims:
+        latency, most, lead = self.latency, self._max_rows[head.contract], self.latency.lead_ns
+        until, aim = NEVER_NS, 1
+        rows, takes = latency.batch_within(head.key, head.deadline_ns - now - lead, min(lane.rows, most))
+        if rows < lane.rows and self.targets.aims:
             while not head.promised:
-                target = min(self.targets.of(head), lane.rows)
-                if target == 1:
-                    until = NEVER_NS
-                    break
-                until = head.deadline_ns - latency.typical(head.key, target)
+                aim = self.targets.of(head)
+                target = min(aim, lane.rows)
+                until = head.deadline_ns - latency.typical(head.key, target) if target > 1 else NEVER_NS
                 if now <= until:
                     break
-                queue.take((head,))
+                self._queue.take((head,))
                 dropped.append(head)
-                found = queue.head(lane, now)
+                found = self._queue.head(lane, now)
                 if found is None:
                     return None
                 head = found
-        deadline, most, rows = head.deadline_ns, self._max_rows[head.contract], lane.rows
-        _, takes = latency.batch_within(head.key, deadline - now - latency.lead_ns, rows if rows < most else most)
-        latest = deadline - takes
-        return Seen((head.priority, latest, head.id, head), self._known, until if until < latest else latest)
+            rows, takes = latency.batch_within(head.key, head.deadline_ns - now - lead, min(lane.rows, most))
+        latest = head.deadline_ns - takes
+        place = (head.priority, latest, head.id)
+        until = until if until < latest else latest
+        return Offer(place, head, rows, takes, latest, self._known, until, lane.rows <= rows or lane.rows <= aim)
 
     def _batch(self, head: Job, now: int) -> list[Job]:
         queue, latency = self._queue, self.latency
@@ -366,7 +366,7 @@ class Scheduler:
             # The common case of `form`: all alike, so that the batch is a prefix whose length can be looked up.
             budget = head.deadline_ns - now - latency.lead_ns
             rows, _ = latency.batch_within(head.key, budget, min(most, lane.rows))
-            return queue.prefix(lane, min(rows, latency.paying(head.key)))
+            return lane.jobs[: min(rows, latency.paying(head.key))]
         others = (j for j in self._queue.ready(lane, now) if j.id != head.id)
         return form(chain((head,), others), self.latency, now + latency.lead_ns, most)
 
@@ -394,7 +394,8 @@ class Scheduler:
             if lease is None:
                 return None
         typical = self.latency.typical(key, rows)
-        whole = typical if key is head.key else self.latency.typical(head.key, rows)
+        partial = key is not head.key
+        whole = self.latency.typical(head.key, rows) if partial else typical
         self._runs += 1
         run = Run(
             run=self._runs,
@@ -408,7 +409,7 @@ class Scheduler:
             generation=0 if lease is None else lease.generation,
         )
         self._queue.take(batch)
-        self._running.begin(Launch(run, tuple(batch), rows, lease, now, now + typical, pessimistic))
+        self._running.begin(Launch(run, tuple(batch), rows, lease, now, now + typical, pessimistic, key, partial))
         return run
 
     def _meeting(self, head: Job, now: int) -> Piece | None:

@@ -39,6 +39,9 @@ nearly all."""
 FULL = 1.05
 """Up to this load, in parts of the executors, rates count as sustained: what is aimed at is the least of a launch, and most
 launches are larger. An aim at which the load is 1 drops more than it gains."""
+CHOICE = 0.2
+"""The load may be so much above that, times the chance that two launches are of different groups: where there are others to
+go on with, those that would make launches too small may wait for their turn (`shared.overload`)."""
 FORGOTTEN_NS = 10 * MEMORY_NS
 """What has not come for so long is forgotten."""
 SILENT = 5.0
@@ -142,28 +145,37 @@ class Targets:
             rows_per_s += rate * 1e9
         return Asked(load, load - math.sqrt(variance), rows_per_s, frozenset(kind[0] for kind in self._offered))
 
-    def find(self, now: int) -> None:
-        """Find all targets anew."""
+    def find(self, now: int) -> bool:
+        """Find all targets anew; whether any is another."""
         self.due_ns = now + EVERY_NS
         rates = {kind: self._per_ns(offered, now) for kind, offered in self._offered.items()}
-        free = FULL * self._executors
+        used, changed = 0.0, False
         self.aims = False
         for level in sorted({kind[0] for kind in rates}):
             own = [(self._offered[kind], rate) for kind, rate in rates.items() if kind[0] == level]
+            most = (FULL + CHOICE * self._choice(own)) * self._executors - used
             low, high = 1, MOST
             while low < high:
                 middle = (low + high) // 2
-                if self._load(own, middle / STEPS) <= free:
+                if self._load(own, middle / STEPS) <= most:
                     high = middle
                 else:
                     low = middle + 1
-            free -= self._load(own, low / STEPS)
+            used += self._load(own, low / STEPS)
             for offered, _ in own:
-                offered.target = self._rows(offered, low / STEPS)
+                target = self._rows(offered, low / STEPS)
+                changed = changed or target != offered.target
+                offered.target = target
                 self.aims = self.aims or offered.target > 1
         for kind in rates:
             if now > self._offered[kind].expected_ns + FORGOTTEN_NS:
                 del self._offered[kind]
+        return changed
+
+    def _choice(self, offered: list[tuple[_Offered, float]]) -> float:
+        """The chance that two launches are of different groups."""
+        loads = [rate * self._latency.typical(one.key) for one, rate in offered]
+        return 1.0 - sum([load * load for load in loads]) / max(sum(loads) ** 2, 1e-9)
 
     def _load(self, offered: list[tuple[_Offered, float]], share: float) -> float:
         """How many executors these rates keep busy, with launches that take this share of their budgets."""

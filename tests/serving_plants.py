@@ -84,7 +84,8 @@ def promise_whatever_is_asked(patch: Patch) -> None:
 
 def cancel_the_oldest_for_ever(patch: Patch) -> None:
     def schedule(self: Scheduler, now: int) -> Decision:
-        oldest = min(self._queue.all(), key=lambda job: job.deadline_ns, default=None)
+        waiting = (job for lane in self._queue.lanes() for job in lane.jobs)
+        oldest = min(waiting, key=lambda job: job.deadline_ns, default=None)
         if oldest is None:
             return Decision()
         self._queue.remove(oldest.id)

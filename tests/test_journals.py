@@ -63,8 +63,9 @@ def spoil(monkeypatch: pytest.MonkeyPatch, kind: type, change: Callable[[list[Ac
 
 
 def test_a_machine_that_decides_otherwise_and_keeps_its_promise_has_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    then = busy("edge")
     monkeypatch.setattr("edge.broker.MS", 2 * MS)
-    found = rerun(busy("edge"))
+    found = rerun(then)
     assert found.parted is not None
     assert found.faults == ()
 

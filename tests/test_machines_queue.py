@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from shared.events import Row
-from shared.latency import WorkKey
+from shared.latency import Latency, WorkKey
 from shared.plan import RAW, SegmentRange
 from shared.queue import DeadlineQueue, Job
 
 CONTRACTS = ("a", "b")
 RANGES = (SegmentRange(0, 0, 2), SegmentRange(0, 1, 2), SegmentRange(1, 0, 1))
+
+LATENCY = Latency()
 
 
 class QueueMachine(RuleBasedStateMachine):
@@ -35,16 +37,24 @@ class QueueMachine(RuleBasedStateMachine):
         priority=st.integers(0, 2),
         promised=st.booleans(),
         put_off=st.one_of(st.just(0), st.integers(-10, 30)),
+        coding=st.sampled_from(["", "fp16"]),
     )
     def push(
-        self, contract: str, part: SegmentRange, rows: int, wait: int, priority: int, promised: bool, put_off: int
+        self,
+        contract: str,
+        part: SegmentRange,
+        rows: int,
+        wait: int,
+        priority: int,
+        promised: bool,
+        put_off: int,
+        coding: str,
     ) -> None:
         self.last += 1
         earliest = self.now + put_off if put_off else 0
         row = Row(self.last, rows, (), RAW)
-        job = Job(
-            self.last, contract, part, row, self.now + wait, priority, promised, WorkKey(contract, part), earliest
-        )
+        key = WorkKey(contract, part, coding)
+        job = Job(self.last, contract, part, row, self.now + wait, priority, promised, key, earliest)
         taken = self.queue.push(job)
         assert taken == (len(self.model) < self.limit)
         if taken:
@@ -62,7 +72,7 @@ class QueueMachine(RuleBasedStateMachine):
     def take(self, group: int, count: int, first: int, passed: int) -> None:
         lanes = self.queue.lanes()
         if group < len(lanes):
-            own = self.queue.prefix(lanes[group], len(self.model))
+            own = list(lanes[group].jobs)
             head = own[min(first, len(own) - 1)]
             others = [job for job in own if job is not head][passed:]
             taken = [head, *others[: count - 1]]
@@ -89,7 +99,7 @@ class QueueMachine(RuleBasedStateMachine):
             return
         queue, by_id = self.queue, {job.id: job for job in self.model}
         assert len(queue) == len(self.model)
-        assert {job.id: job for job in queue.all()} == by_id
+        assert {job.id: job for lane in queue.lanes() for job in lane.jobs} == by_id
         assert {job.id: job for job in queue.promised()} == {i: j for i, j in by_id.items() if j.promised}
         assert queue.promises == sum(job.promised for job in self.model)
         assert {job.id: job for job in queue.deferred()} == {i: j for i, j in by_id.items() if j.earliest_ns}
@@ -106,12 +116,18 @@ class QueueMachine(RuleBasedStateMachine):
         for group, lane in lanes.items():
             own = sorted((job for job in self.model if job.group == group), key=lambda job: job.order)
             assert self.queue.lane(group) is lane
-            assert self.queue.prefix(lane, len(self.model)) == own
+            assert lane.jobs == own
+            assert lane.orders == [job.order for job in own]
+            assert not lane.alike or len({job.key for job in own}) == 1
             assert lane.rows == sum(job.rows for job in own)
             assert lane.even == (len({job.priority for job in own}) == 1 and all(job.rows == 1 for job in own))
             able = [job for job in ready if job.group == group]
             assert list(self.queue.ready(lane, self.now)) == able
             assert self.queue.head(lane, self.now) == (able[0] if able else None)
+        for priority in range(3):
+            ahead = [job for job in self.model if job.priority <= priority]
+            alone = sum(LATENCY.typical(job.key, job.rows) for job in ahead)
+            assert self.queue.work_ns(LATENCY, priority) == alone
         assert self.queue.waits_for_time == any(job.earliest_ns for job in self.model)
 
 
