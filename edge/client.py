@@ -28,9 +28,10 @@ from typing import Literal, cast
 import msgspec
 
 from edge.agents import PRIMARY, STANDBY
+from edge.buckets import bind_to_bucket
 from edge.client_loop import ClientLoop, Parts
 from edge.client_stream import Stream
-from edge.door import CLASSES, HIGHEST_CLASS, LATEST_NS, WHEN, Inputs, bind, choose_model, deadline, flag, own, whole
+from edge.door import CLASSES, HIGHEST_CLASS, LATEST_NS, WHEN, Inputs, deadline, flag, own, whole
 from edge.outcomes import Counts
 from edge.tickets import AsyncTicket, FutureTicket, OutcomeFuture, Ticket, WaitTicket
 from shared.errors import HeadtailError, InputError, shown
@@ -249,10 +250,19 @@ class Client:
         machine = self._loop.machine
         models = machine.models
         if models:
-            info = choose_model(models, model)
-            arrays, rows = bind(info, inputs)
+            info, arrays, rows, length = bind_to_bucket(models, model, inputs)
             request = Request(
-                self._name, sequence, info.contract, arrays, rows, due_from, due_ns, priority, stream, latest_wins
+                self._name,
+                sequence,
+                info.contract,
+                arrays,
+                rows,
+                due_from,
+                due_ns,
+                priority,
+                stream,
+                latest_wins,
+                length,
             )
         else:
             given = own(inputs)

@@ -36,6 +36,7 @@ from shared.events import (
     Withdrawn,
 )
 from shared.lateness import Lateness
+from shared.padding import as_asked
 from shared.ports import Machine
 from shared.request import Rejected, Request
 from shared.wire.messages import ModelInfo
@@ -178,8 +179,7 @@ class Direct:
         for action in self._outcomes.handle(event, now):
             match action:
                 case Resolve():
-                    self._requests.pop(action.sequence, None)
-                    actions.append(action)
+                    actions.append(self._as_asked(action, self._requests.pop(action.sequence, None)))
                 case WakeAt():
                     self._client_wake_ns = action.at_ns
                 case Ask():
@@ -188,6 +188,14 @@ class Direct:
                     self._tell(Withdrawn(self._client, action.sequence), now, actions)
                 case _:
                     pass
+
+    def _as_asked(self, resolve: Resolve, request: Request | None) -> Resolve:
+        """An outcome without what belongs to the padding of its request."""
+        if request is None or not request.length:
+            return resolve
+        self.counts.padded += 1
+        padding = next((info.padding for info in self.models.values() if info.contract == request.plan), None)
+        return msgspec.structs.replace(resolve, outcome=as_asked(resolve.outcome, padding, request.length))
 
     def _ask(self, request: Request, now: int, actions: list[Action]) -> None:
         if request.priority < self._levels:

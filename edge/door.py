@@ -60,16 +60,41 @@ def specs(info: ModelInfo) -> tuple[TensorSpec, ...]:
 
 
 def choose_model(models: Mapping[str, ModelInfo], name: str | None) -> ModelInfo:
-    """The model called `name`, or the only one where `name` is None; else `InputError` that names the known ones."""
-    if name is None and len(models) == 1:
-        return next(iter(models.values()))
-    info = models.get(cast(str, name)) if isinstance(cast(object, name), str) else None
+    """The model called `name`, or the only one where `name` is None; the largest bucket where it is a family; else
+    `InputError` that names the known ones."""
+    info = _called(models, name)
     if info is None:
-        known = ", ".join(sorted(models)) or "none"
+        family = family_of(models, name)
+        if family:
+            return family[-1]
         if name is None:
-            raise InputError(f"model: name one of the agent's {len(models)} models ({known})")
-        raise InputError(f"model {shown(name)} is unknown; the agent has: {known}")
+            raise InputError(f"model: name one of the agent's {len(models)} models ({_known(models)})")
+        raise InputError(f"model {shown(name)} is unknown; the agent has: {_known(models)}")
     return info
+
+
+def family_of(models: Mapping[str, ModelInfo], name: str | None) -> tuple[ModelInfo, ...]:
+    """The buckets that a request for `name` may be asked of, the smallest first: those of the family of that name, or the one
+    bucket that is called so; where `name` is None those of the only family, where there are no other models. Else none."""
+    info = _called(models, name)
+    if info is not None:
+        return () if info.padding is None else (info,)
+    if name is None:
+        families = {None if one.padding is None else one.padding.family for one in models.values()}
+        name = families.pop() if len(families) == 1 else None
+    found = [(one.padding.size, one.name, one) for one in models.values() if one.padding and one.padding.family == name]
+    return tuple(one for _, _, one in sorted(found, key=lambda entry: entry[:2]))
+
+
+def _called(models: Mapping[str, ModelInfo], name: str | None) -> ModelInfo | None:
+    if name is None:
+        return next(iter(models.values())) if len(models) == 1 else None
+    return models.get(name) if isinstance(cast(object, name), str) else None
+
+
+def _known(models: Mapping[str, ModelInfo]) -> str:
+    families = {info.padding.family for info in models.values() if info.padding is not None}
+    return ", ".join(sorted({*models, *families})) or "none"
 
 
 def own(inputs: Inputs) -> dict[str | None, Array]:
@@ -104,6 +129,15 @@ def bind(
         arrays = [given[spec.name] for spec in expected]
     rows = _rows(info, expected, arrays)
     return tuple(_in_order(array, spec, copy=copy) for array, spec in zip(arrays, expected, strict=True)), rows
+
+
+def by_name(info: ModelInfo, inputs: Inputs | Mapping[str | None, Array]) -> dict[str, Array]:
+    """What the caller gave as arrays by name, of the model's element types. Raises `InputError`."""
+    expected = specs(info)
+    given = _by_name(info, expected, inputs)
+    for spec in expected:
+        _check_dtype(spec, given[spec.name])
+    return given
 
 
 def _by_name(

@@ -97,6 +97,7 @@ def model_info(plan: Plan, contract: str, settings: EdgeSettings) -> ModelInfo:
         outputs=tuple(spec.name for spec in plan.outputs),
         batchable=plan.batchable,
         max_batch=most_rows(plan, settings),
+        padding=plan.padding,
     )
 
 

@@ -71,7 +71,7 @@ class Counts(msgspec.Struct):
 
     `ignored`: messages for requests or streams that are unknown or over. `misaccounted`: answers whose stages exceeded the
     elapsed time. `attaches`: how often an agent came or came back. `silences`: how often the primary agent was found silent,
-    `standby`: requests that the standby agent was asked.
+    `standby`: requests that the standby agent was asked. `padded`: requests that had an outcome and were padded to a bucket.
     """
 
     asked: int = 0
@@ -87,6 +87,7 @@ class Counts(msgspec.Struct):
     attaches: int = 0
     silences: int = 0
     standby: int = 0
+    padded: int = 0
 
 
 class _Open(msgspec.Struct, gc=False):

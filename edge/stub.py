@@ -15,6 +15,7 @@ import msgspec
 from edge.agents import PRIMARY, STANDBY
 from edge.announced import Announced, StreamPromise
 from edge.answers import from_header
+from edge.buckets import bind_to_bucket
 from edge.client_events import (
     AgentAttached,
     AgentLost,
@@ -29,7 +30,7 @@ from edge.client_events import (
     Heard,
     Unsent,
 )
-from edge.door import bind, choose_model
+from edge.door import choose_model
 from edge.outcomes import Counts, Outcomes
 from shared.errors import InputError, PeerError
 from shared.events import (
@@ -51,6 +52,7 @@ from shared.events import (
     Withdrawn,
 )
 from shared.lateness import Lateness
+from shared.padding import as_asked, unpad
 from shared.request import Array, Buffer, Missed, Outcome, Rejected, Request, Stage, Superseded
 from shared.wire.codec import tensor_of
 from shared.wire.messages import (
@@ -313,8 +315,8 @@ class Stub:
                 case Ask():
                     actions += self._submit(action.sequence, action.agent, now)
                 case Resolve():
+                    actions.append(self._as_asked(action))
                     self._drop(action.sequence)
-                    actions.append(action)
                 case Drop():
                     actions.append(Send(LINKS[action.agent], Withdraw(action.sequence)))
                 case Greet():
@@ -362,9 +364,11 @@ class Stub:
                 raise InputError("the model was replaced while the agent was away")
             model = before.name
             given = {spec[0]: array for spec, array in zip(before.inputs, request.inputs, strict=True)}
-        info = choose_model(known.models, model)
-        inputs, rows = bind(info, given, copy=False)
-        return msgspec.structs.replace(request, plan=info.contract, inputs=inputs, rows=rows)
+            if before.padding is not None:
+                model = before.padding.family
+                given = unpad(before.padding, given, request.length) if request.length else given
+        info, inputs, rows, length = bind_to_bucket(known.models, model, given, copy=False)
+        return msgspec.structs.replace(request, plan=info.contract, inputs=inputs, rows=rows, length=length)
 
     def _before(self, contract: str) -> ModelInfo | None:
         """What a contract was that the primary has no more, or that only the standby has."""
@@ -388,6 +392,16 @@ class Stub:
             self._streams.not_announced(number, word.stream, "contract")
             return None
         return Send(LINKS[number], msgspec.structs.replace(word, model=info.name))
+
+    def _as_asked(self, resolve: Resolve) -> Resolve:
+        """An outcome without what belongs to the padding of its request."""
+        request = self._requests.get(resolve.sequence)
+        if request is None or not request.length:
+            return resolve
+        self.counts.padded += 1
+        info = self._before(request.plan)
+        outcome = as_asked(resolve.outcome, None if info is None else info.padding, request.length)
+        return msgspec.structs.replace(resolve, outcome=outcome)
 
     def _drop(self, sequence: int) -> None:
         self._requests.pop(sequence, None)

@@ -30,6 +30,7 @@ __all__ = [
     "Place",
     "Planned",
     "Report",
+    "bundles",
     "draw",
     "explain",
     "inspect",
@@ -193,6 +194,8 @@ def plan(
     threads: int = 1,
     seed: int = 0,
     quick: bool = False,
+    buckets: str | None = None,
+    pad: Texts = (),
     progress: Callable[[str], None] | None = None,
 ) -> Planned:
     """Decide where a model should run, cut it there, prove it, and write the bundle `out`, NAME.plan: `headtail plan`, whose
@@ -200,7 +203,9 @@ def plan(
 
     `deadline` has a unit (`20ms`), `link` is rate and round trip (`200mbit,2ms`), `device_memory` a size (`64MiB`), `cadence`
     requests a second, agreements and shares 0 to 1. `calibration` is a folder of images, an .npz with rows of each input, or
-    `module:function`; without it nothing lossy is offered. `progress` is told what is being done whenever that changes.
+    `module:function`; without it nothing lossy is offered. `buckets` is an open axis with one length, `seq=64`, to which
+    shorter requests are padded, with 0 or what `pad` says of an input (`ids=1`). `progress` is told what is being done
+    whenever that changes.
 
     Raises `UserError` for what cannot be asked, `ModelError` for a model that cannot be used, `BundleError` where
     something else lies at `out`, and `Unsatisfiable` where nothing satisfies all that was demanded. Then nothing was
@@ -209,7 +214,11 @@ def plan(
     from partitioner.build import make
     from partitioner.grids.file import read_grid
     from partitioner.options import PlanOptions, parse_bytes, parse_duration, parse_link
+    from partitioner.padding_proof import parse_buckets, parse_pads
 
+    sizes = None if buckets is None else parse_buckets(buckets)
+    if sizes is not None and len(sizes[1]) != 1:
+        raise UserError(f"buckets {buckets!r}: expected one length; `bundles` names a bundle for each")
     made = make(
         PlanOptions(
             model=Path(model),
@@ -249,10 +258,22 @@ def plan(
             max_regret=max_regret,
             overhead=_path(overhead),
             codecs=_texts(codec),
+            bucket=None if sizes is None else (sizes[0], sizes[1][0]),
+            pads=parse_pads(_texts(pad)),
         ),
         progress or (lambda _: None),
     )
     return Planned(made.path, made.plan, made.record)
+
+
+def bundles(out: Place, buckets: str) -> list[tuple[Path, str]]:
+    """The bundle and the `buckets` of each length of `seq=64,128,256`, for as many calls of `plan`: `NAME-64.plan` and so on
+    beside `out`, NAME.plan. Raises `UserError`."""
+    from partitioner.padding_proof import parse_buckets
+
+    path = Path(out)
+    dimension, sizes = parse_buckets(buckets)
+    return [(path.with_name(f"{path.stem}-{size}{path.suffix}"), f"{dimension}={size}") for size in sizes]
 
 
 def explain(

@@ -33,6 +33,7 @@ from partitioner.inversions.inverting import JUDGED_ROWS, invert_routes
 from partitioner.ladder import plan_rungs
 from partitioner.options import PlanOptions, check_options
 from partitioner.own_codings import check_codecs
+from partitioner.padding_proof import ProvenPadding, with_padding
 from partitioner.records.record import RECORD_FILE, Record, encode_record
 from partitioner.records.recording import record_of
 from partitioner.reports.page import render
@@ -103,10 +104,13 @@ def make_all(wanted: Sequence[PlanOptions], progress: Progress = lambda _: None)
         check_codecs(options.codecs)
         check_place(options.out)
     with _workshop(first.out) as folder:
+        if first.bucket is not None:
+            progress(f"proving that padding {first.bucket[0]} to {first.bucket[1]} changes nothing")
+        first, padded = with_padding(first)
         study = begin(first, progress)
         others = [study.under(options) for options in wanted[1:]]
         begun = begin_weighing(study, progress)
-        made = [_make(study, weigh(study, begun, progress), folder, began, progress, ())]
+        made = [_make(study, weigh(study, begun, progress), folder, began, progress, (), padded)]
     for other in others:
         began = time.monotonic()
         out = other.options.out
@@ -121,7 +125,13 @@ def _tell(progress: Progress, name: str, words: str) -> None:
 
 
 def _make(
-    study: Study, weighing: Weighing, folder: Path, began: float, progress: Progress, before: Sequence[Plan]
+    study: Study,
+    weighing: Weighing,
+    folder: Path,
+    began: float,
+    progress: Progress,
+    before: Sequence[Plan],
+    padded: ProvenPadding | None = None,
 ) -> Made:
     """Write, prove, profile and publish one bundle. `before` are plans of the same study that have been made."""
     options = study.options
@@ -129,6 +139,9 @@ def _make(
     chains = _chains(study, weighing)
     programs = write_programs(chains, folder)
     plan = _plan(study, weighing, chains, programs, folder)
+    if padded is not None:
+        plan = msgspec.structs.replace(plan, padding=padded.padding)
+        weighing = replace(weighing, notes=(*weighing.notes, padded.note))
     for fault in plan_faults(plan):
         raise ModelError(f"{options.model}: the plan does not hold together: {fault}")
     bundle = load_segments(folder, plan, options.threads)

@@ -79,6 +79,9 @@ class PlanOptions:
 
     `overhead` is a file of what a request costs beside its work and the link (`headtail overhead`); without one that is left
     out. `codecs` are kinds of codings that are offered only where asked for (`shared.codecs.offering`).
+
+    `bucket` is an open axis of the inputs, by the name that the file gives it, and its length in this plan: requests may be
+    shorter, and are padded, each input with its number in `pads`, or 0 (`partitioner.padding_proof`).
     """
 
     model: Path
@@ -118,6 +121,8 @@ class PlanOptions:
     max_regret: float = 0.02
     overhead: Path | None = None
     codecs: tuple[str, ...] = ()
+    bucket: tuple[str, int] | None = None
+    pads: tuple[tuple[str, float], ...] = ()
 
     @property
     def max_bytes(self) -> int | None:
@@ -224,6 +229,7 @@ def check_options(options: PlanOptions) -> None:
         raise UserError("a private input cannot be sent: leave out --force-cut input or --private-input")
     if options.codecs and options.calibration is None:
         raise UserError(f"codec {options.codecs[0]!r} needs --calibration, to be fitted to and judged by")
+    _check_bucket(options)
     if not 1 <= options.threads <= MAX_THREADS:
         raise UserError(f"threads {options.threads}: expected 1 to {MAX_THREADS}")
     if not 0 <= options.seed <= MOST_SEED:
@@ -235,3 +241,24 @@ def check_options(options: PlanOptions) -> None:
         raise UserError(f"output {options.out}: expected a path that ends in .plan")
     if len(options.out.stem) > MAX_NAME:
         raise UserError(f"output {options.out}: a plan's name has at most {MAX_NAME} characters")
+
+
+def _check_bucket(options: PlanOptions) -> None:
+    """That padding changes nothing is proven of the whole model alone: what is lossy, and other rungs, go without."""
+    if options.bucket is None:
+        if options.pads:
+            raise UserError(f"--pad {options.pads[0][0]}: nothing is padded without --buckets")
+        return
+    size = options.bucket[1]
+    if options.out.stem.removesuffix(f"-{size}") in {"", options.out.stem}:
+        raise UserError(f"output {options.out}: a bundle of bucket {size} is called NAME-{size}.plan")
+    refused = {
+        "--calibration": options.calibration is not None,
+        "--rung": bool(options.rungs),
+        "--rung-resolution": bool(options.rung_resolutions),
+        f"--preprocess {options.preprocess}": options.preprocess != "none",
+    }
+    for name in (name for name, given in refused.items() if given):
+        raise UserError(
+            f"{name}: leave it out beside --buckets: that padding changes nothing is proven of exact ways alone"
+        )

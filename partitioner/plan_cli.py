@@ -122,6 +122,16 @@ def main(
     threads: Annotated[int, typer.Option(help="Threads of a session.")] = 1,
     seed: Annotated[int, typer.Option(help="Seed of crops and synthetic data.")] = 0,
     quick: Annotated[bool, typer.Option("--quick", help="Spend less time on timing and judging.")] = False,
+    buckets: Annotated[
+        str | None,
+        typer.Option(
+            help="An open axis, by its name in the file, and its lengths: seq=64,128,256. A bundle NAME-64.plan is made for "
+            "each, and shorter requests are padded, where that is proven to change nothing."
+        ),
+    ] = None,
+    pad: Annotated[
+        list[str] | None, typer.Option(help="What an input is padded with, where not 0: NAME=VALUE; may be repeated.")
+    ] = None,
 ) -> None:
     """Decide where a model should run under a deadline and a link, cut it there, prove it, and write the bundle."""
     console = PlainConsole(highlight=True)
@@ -133,47 +143,53 @@ def main(
             else:
                 console.print(text)
 
-        planned = api.plan(
-            model,
-            out,
-            shape=shape or (),
-            preprocess=preprocess,
-            postprocess=postprocess,
-            calibration=calibration,
-            deadline=deadline,
-            link=link,
-            edge_slowdown=edge_slowdown,
-            edge=edge,
-            cloud=cloud,
-            cadence=cadence,
-            metric=metric,
-            min_agreement=min_agreement,
-            rung_resolution=rung_resolution or (),
-            rung=rung or (),
-            labels=labels,
-            rungs=rungs,
-            force_cut=force_cut or (),
-            jpeg_quality=jpeg_quality or (),
-            codec=codec or (),
-            private_input=private_input,
-            least_share=least_share,
-            max_bytes_per_second=max_bytes_per_second,
-            overhead=overhead,
-            conditions=conditions,
-            max_regret=max_regret,
-            pin=pin or (),
-            device_memory=device_memory,
-            objective=objective,
-            compute_watts=compute_watts,
-            radio_watts=radio_watts,
-            cloud_price=cloud_price,
-            traffic_price=traffic_price,
-            threads=threads,
-            seed=seed,
-            quick=quick,
-            progress=progress,
-        )
-    show(console, planned)
+        def make(out: Path, one: str | None) -> Planned:
+            return api.plan(
+                model,
+                out,
+                shape=shape or (),
+                preprocess=preprocess,
+                postprocess=postprocess,
+                calibration=calibration,
+                deadline=deadline,
+                link=link,
+                edge_slowdown=edge_slowdown,
+                edge=edge,
+                cloud=cloud,
+                cadence=cadence,
+                metric=metric,
+                min_agreement=min_agreement,
+                rung_resolution=rung_resolution or (),
+                rung=rung or (),
+                labels=labels,
+                rungs=rungs,
+                force_cut=force_cut or (),
+                jpeg_quality=jpeg_quality or (),
+                codec=codec or (),
+                private_input=private_input,
+                least_share=least_share,
+                max_bytes_per_second=max_bytes_per_second,
+                overhead=overhead,
+                conditions=conditions,
+                max_regret=max_regret,
+                pin=pin or (),
+                device_memory=device_memory,
+                objective=objective,
+                compute_watts=compute_watts,
+                radio_watts=radio_watts,
+                cloud_price=cloud_price,
+                traffic_price=traffic_price,
+                threads=threads,
+                seed=seed,
+                quick=quick,
+                progress=progress,
+                buckets=one,
+                pad=pad or (),
+            )
+
+        all_planned = [make(out, None)] if buckets is None else [make(*each) for each in api.bundles(out, buckets)]
+    for planned in all_planned:
+        show(console, planned)
 
 
 def show(console: Console, planned: Planned) -> None:

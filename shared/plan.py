@@ -20,6 +20,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from shared.padding import Padding
 from shared.request import EXACT, Fidelity, TensorSpec
 
 PLAN_FORMAT = 1
@@ -188,7 +189,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return next((t for t in self.codecs if (t.cut, t.coding) == (cut, coding)), None)
 
 
-class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """All of `plan.json`. See the module's docstring for the words.
 
     `batchable`: whether rows may be joined on the first axis. `max_batch` bounds them (1 where not batchable).
@@ -197,6 +198,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `chosen` says in one line what the partitioner would do under the conditions it was given.
     `opset` and `ir_version` are what a runtime must be able to load.
     `digests` is the sha256 of each file that changes answers (segments, weights).
+    `padding` is there where requests may be shorter than the plan on an axis that its model leaves open.
     """
 
     format: int
@@ -214,6 +216,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     chosen: str
     digests: dict[str, str]
     profiles: tuple[Profile, ...] = ()
+    padding: Padding | None = None
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -261,5 +264,6 @@ def contract_digest(plan: Plan) -> str:
         plan.ladder,
         sorted((r.cut, r.coding, r.agreement) for r in plan.routes),
         sorted(plan.digests.items()),
+        *(() if plan.padding is None else (plan.padding,)),
     )
     return hashlib.sha256(msgspec.json.encode(contract)).hexdigest()

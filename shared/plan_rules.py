@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from shared.codecs import coding_fault, dtype_of
 from shared.errors import UserError
+from shared.padding import padding_faults
 from shared.plan import Cut, Plan, Profile, Program
 from shared.request import TensorSpec
 from shared.wire.messages import MAX_TENSORS
@@ -62,8 +63,27 @@ def plan_faults(plan: Plan) -> Iterator[str]:
             yield f"routes[{number}]: agreement {route.agreement} is not one of 0 to 1"
         if not (0 <= route.bytes_up <= MAX_ROUTE_BYTES and 0 <= route.bytes_down <= MAX_ROUTE_BYTES):
             yield f"routes[{number}]: {route.bytes_up} bytes up and {route.bytes_down} down are not a message's"
+    yield from _padding_faults(plan)
     for profile in plan.profiles:
         yield from _profile_faults(profile, plan)
+
+
+def _padding_faults(plan: Plan) -> Iterator[str]:
+    """Only what runs the same on a padded input may have one: that was proven of the whole model, and not of what is lossy
+    or of other programs."""
+    padding = plan.padding
+    if padding is None:
+        return
+    inputs = {spec.name: spec.shape for spec in plan.inputs}
+    for fault in padding_faults(padding, inputs, (spec.name for spec in plan.outputs)):
+        yield f"padding: {fault}"
+    shapes = {spec.name: spec.shape for spec in plan.outputs}
+    for cut in padding.outputs:
+        shape = shapes.get(cut.tensor, ())
+        if cut.axis >= len(shape) or shape[cut.axis] != padding.size:
+            yield f"padding: output {cut.tensor!r} of shape {list(shape)} has not {padding.size} on axis {cut.axis}"
+    if len(plan.programs) > 1 or any(coding.lossy for cut in plan.cuts for coding in cut.codings):
+        yield "padding: a plan that pads has no other program and no lossy coding: nothing is proven of these"
 
 
 def _repeated(what: str, names: Iterable[str]) -> Iterator[str]:

@@ -143,7 +143,8 @@ class Request(msgspec.Struct, frozen=True):
 
     `client` and `sequence` identify it to the caller's stub. `inputs` are the tensors of cut 0 in the plan's order, C
     contiguous, native byte order, owned by headtail (a copy). `scheduled_ns` is when it was due, `deadline_ns` when its
-    outcome is due. `priority` 0 is the most important. `stream` is 0 for a single request.
+    outcome is due. `priority` 0 is the most important. `stream` is 0 for a single request. `length` is how long its inputs
+    were before the client padded them to the plan's bucket; 0 where it did not.
     """
 
     client: str
@@ -156,3 +157,4 @@ class Request(msgspec.Struct, frozen=True):
     priority: int = 1
     stream: int = 0
     latest_wins: bool = False
+    length: int = 0

@@ -15,7 +15,16 @@ from hil.regret.world import World
 from shared.events import Resolve
 from shared.plan import PLAN_FORMAT, Cut, Plan, Profile, Program, RangeTime, Route, Rung, Segment, contract_digest
 from shared.request import Answer, TensorSpec
-from shared.settings import AgentGroup, CloudSettings, EdgeSettings, NodeAddress, NodeExecution, NodeGroup, NodePressure
+from shared.settings import (
+    AgentGroup,
+    CloudSettings,
+    EdgeSettings,
+    Execution,
+    NodeAddress,
+    NodeExecution,
+    NodeGroup,
+    NodePressure,
+)
 from shared.wire.messages import Message, Refusal
 
 Kind = Literal["needs", "able", "spare"]
@@ -144,7 +153,7 @@ def play(press: Press) -> Outcome:
             EdgeSettings(
                 agent=AgentGroup(name=edge),
                 nodes=(NodeAddress(NODE, "tcp://127.0.0.1:1"),),
-                execution=NodeExecution(slowdown=WEAK if kind == "needs" else 1.0),
+                execution=Execution(slowdown=WEAK if kind == "needs" else 1.0),
             )
         )
         for edge, kind in watch.kinds.items()

@@ -113,6 +113,7 @@ class RequestForm(msgspec.Struct, frozen=True):
     priority: int
     stream: int
     latest_wins: bool
+    length: int = 0
 
 
 class ArrivedForm(msgspec.Struct, frozen=True):
@@ -236,6 +237,7 @@ def _request(form: RequestForm, blanks: Blanks) -> Request:
         priority=form.priority,
         stream=form.stream,
         latest_wins=form.latest_wins,
+        length=form.length,
     )
 
 

@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 
 from shared.errors import InvariantBroken, PeerError
+from shared.padding import padding_faults
 from shared.request import Array, Buffer
 from shared.wire.messages import (
     FULL_PRESSURE,
@@ -330,6 +331,10 @@ def _check_model(info: ModelInfo) -> None:
         tensor_nbytes(Tensor(dtype, shape))
         if 0 in shape[:1]:
             raise PeerError("shape", f"input {name!r} of model {info.name!r} has no rows")
+    if info.padding is not None:
+        shapes = {name: shape for name, _, shape in info.inputs}
+        for fault in padding_faults(info.padding, shapes, info.outputs):
+            raise PeerError("shape", f"the padding of model {info.name!r}: {fault}")
 
 
 def _check_answer(answer: AnswerHeader, frames: Sequence[Buffer], max_total: int) -> None:

@@ -12,6 +12,7 @@ from typing import Literal
 
 import msgspec
 
+from shared.padding import Padding
 from shared.request import Fidelity, Stages, TensorSpec
 
 PROTOCOL = 1
@@ -236,8 +237,9 @@ NodeMessage = Welcome | Reply | Refusal | ProbeReply | Measured | ToldLetters | 
 # --- client and agent, on one host: they share one CLOCK_MONOTONIC, so times are absolute ------------------------------
 
 
-class ModelInfo(msgspec.Struct, frozen=True):
-    """What a client needs to know to check a request at its own door."""
+class ModelInfo(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a client needs to know to check a request at its own door, and, where the plan has a `padding`, to fill a shorter
+    one up and to cut its answer back."""
 
     name: str
     contract: str
@@ -245,6 +247,7 @@ class ModelInfo(msgspec.Struct, frozen=True):
     outputs: tuple[str, ...]
     batchable: bool
     max_batch: int
+    padding: Padding | None = None
 
 
 class Attach(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="attach"):
