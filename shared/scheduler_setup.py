@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import chain
 
+from shared.formed_scheduler import FormedScheduler
+from shared.forming import forming_of
 from shared.latency import US, Latency
 from shared.memory import Arena
 from shared.plan import Plan
@@ -24,14 +26,21 @@ def scheduler_of(
     in_pieces: bool = False,
 ) -> Scheduler:
     """The scheduler of a process that serves these plans (by contract digest) with these settings."""
+    forming = forming_of(batching) if side == "cloud" else None
     slots = [slot_plan(c, plan, batching.max_batch_size, execution.executors, side) for c, plan in plans.items()]
+    arena = Arena(chain.from_iterable(slots))
+    latency = Latency.of(plans.items(), side, execution.slowdown)
+    rows = {contract: rows_bound(plan, batching.max_batch_size) for contract, plan in plans.items()}
+    in_place_ns = int(execution.in_place_us * US) if execution.slowdown == 1.0 else 0
+    if forming is not None:
+        return FormedScheduler(forming, execution.executors, latency, arena, rows, scheduling.max_queued, in_place_ns)
     return Scheduler(
         executors=execution.executors,
-        latency=Latency.of(plans.items(), side, execution.slowdown),
-        arena=Arena(chain.from_iterable(slots)),
-        max_rows={contract: rows_bound(plan, batching.max_batch_size) for contract, plan in plans.items()},
+        latency=latency,
+        arena=arena,
+        max_rows=rows,
         max_queued=scheduling.max_queued,
-        in_place_ns=int(execution.in_place_us * US) if execution.slowdown == 1.0 else 0,
+        in_place_ns=in_place_ns,
         max_streams=max_streams,
         of_many=side == "cloud",
         in_pieces=in_pieces,

@@ -49,11 +49,20 @@ class NodeExecution(Execution, frozen=True):
 
 
 class Batching(Group, frozen=True):
-    """`max_batch_size` bounds a launch's rows (a plan's own bound counts as well). The only strategy so far, `adaptive`,
-    launches what is there the moment a device is free, as far as the earliest deadline allows."""
+    """`max_batch_size` bounds a launch's rows (a plan's own bound counts as well). `batch_strategy`: `adaptive` launches what
+    is there the moment a device is free, as far as the earliest deadline allows; an agent has no other."""
 
     max_batch_size: Annotated[int, Meta(ge=1, le=4096)] = 64
-    batch_strategy: Literal["adaptive"] = "adaptive"
+    batch_strategy: Literal["adaptive", "fixed", "size_or_delay", "step"] = "adaptive"
+
+
+class NodeBatching(Batching, frozen=True):
+    """On a node there are the classical strategies as well, to compare (`shared.forming`): `fixed` waits for the largest
+    batch; `size_or_delay` for `min_batch_size` rows (0: the largest batch), until the oldest has waited for
+    `max_batch_latency_ms`; `step` finds how many rows take no longer than that. None waits beyond a latest start."""
+
+    min_batch_size: Annotated[int, Meta(ge=0, le=4096)] = 0
+    max_batch_latency_ms: Annotated[float, Meta(ge=0.0, le=60_000.0)] = 2.0
 
 
 class Memory(Group, frozen=True):
@@ -322,7 +331,7 @@ class CloudSettings(Group, frozen=True):
 
     node: NodeGroup = NodeGroup()
     execution: NodeExecution = NodeExecution()
-    batching: Batching = Batching()
+    batching: NodeBatching = NodeBatching()
     memory: Memory = Memory()
     scheduling: NodeScheduling = NodeScheduling()
     pressure: NodePressure = NodePressure()

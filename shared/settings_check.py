@@ -1,8 +1,8 @@
 """From a plain tree (what a TOML file holds) to a tree of settings, or one clear error. Pure: no file is touched here.
 
 The groups in `shared.settings` declare types and ranges; the rules that span keys are here. A mistake is told by the key's
-dotted path, the value and what was expected. Every key and value that the full set of settings names, but whose part is not
-built, is listed in `NOT_YET_KEYS` and `NOT_YET_VALUES`, and leaves the list when it works.
+dotted path, the value and what was expected. Every key that the full set of settings names, but whose part is not built, is
+listed in `NOT_YET_KEYS`, and leaves the list when it works.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ Settings = TypeVar("Settings", bound=msgspec.Struct)
 
 NOT_YET_KEYS = frozenset(
     {
-        "batching.min_batch_size",
-        "batching.max_batch_latency_ms",
         "batching.timeout_ms",
         "memory.max_memory_usage_mb",
         "memory.enable_memory_mapping",
@@ -34,7 +32,6 @@ NOT_YET_KEYS = frozenset(
         "monitoring",
     }
 )
-NOT_YET_VALUES = {"batching.batch_strategy": frozenset({"fixed", "size_or_delay"})}
 
 _MISSING = re.compile(r"Object missing required field `(?P<key>[^`]+)`")
 _WHERE = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
@@ -97,10 +94,8 @@ def _known(tree: object, kind: inspect.Type, path: str) -> None:
     fields = {field.encode_name: field.type for field in kind.fields}
     for key, value in cast(dict[str, object], tree).items():
         here = f"{path}.{key}" if path else key
-        refused = isinstance(value, str) and value in NOT_YET_VALUES.get(here, ())
-        if refused or here in NOT_YET_KEYS:
-            what = f"{here} = {value!r}" if refused else here
-            raise SettingsError(f"{what}: not yet: the part that this sets is not built; leave it out")
+        if here in NOT_YET_KEYS:
+            raise SettingsError(f"{here}: not yet: the part that this sets is not built; leave it out")
         if key not in fields:
             near = get_close_matches(key, fields, n=1, cutoff=0.6)
             advice = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(fields)}"
@@ -146,6 +141,11 @@ def _check_rules(settings: msgspec.Struct) -> None:
         _require_endpoint("agent.endpoint", settings.agent.endpoint, binds=True)
         _require_distinct("agent.models", settings.agent.models)
         check_nodes(settings.nodes)
+        if settings.batching.batch_strategy != "adaptive":
+            strategy = settings.batching.batch_strategy
+            raise SettingsError(
+                f"batching.batch_strategy: is {strategy!r}; expected 'adaptive': the others are for nodes"
+            )
         if settings.agent.standby and settings.nodes:
             raise SettingsError(f"nodes: has {len(settings.nodes)}; expected none beside agent.standby = true")
         low, high = settings.link.return_pause_ms

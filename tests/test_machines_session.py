@@ -12,7 +12,7 @@ from plans import MID, Y
 from session_model import AHEAD, CONTRACT, LAST, MS, ODD, WAYS, SessionModel, make_message, number_frame
 
 from shared.events import Failed, Finished, RowResult
-from shared.settings import Batching, CloudLimits, CloudSettings, NodeExecution, NodeGroup, NodeScheduling
+from shared.settings import CloudLimits, CloudSettings, NodeBatching, NodeExecution, NodeGroup, NodeScheduling
 from shared.wire.messages import PROTOCOL, Bye, Hello, Infer, Probe, ProbeReply, Refusal
 
 peers = st.sampled_from(sorted(AHEAD))
@@ -29,16 +29,19 @@ class SessionMachine(RuleBasedStateMachine):
         batch=st.integers(1, 4),
         executors=st.integers(1, 2),
         limit=st.sampled_from([3, 3, 1]),
+        strategy=st.sampled_from(["adaptive", "adaptive", "fixed", "size_or_delay", "step"]),
         present=st.sets(peers, min_size=1),
     )
-    def start(self, credits_: int, queued: int, batch: int, executors: int, limit: int, present: set[str]) -> None:
+    def start(
+        self, credits_: int, queued: int, batch: int, executors: int, limit: int, strategy: str, present: set[str]
+    ) -> None:
         self.credits = credits_
         self.max_rows = batch
         self.model = SessionModel(
             CloudSettings(
                 node=NodeGroup(credits=credits_),
                 scheduling=NodeScheduling(max_queued=queued),
-                batching=Batching(max_batch_size=batch),
+                batching=NodeBatching(max_batch_size=batch, batch_strategy=strategy),  # type: ignore[arg-type]
                 execution=NodeExecution(executors=executors),
                 limits=CloudLimits(max_peers=limit),
             )

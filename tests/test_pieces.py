@@ -23,7 +23,7 @@ from shared.memory import Arena
 from shared.plan import RAW, Plan, Profile, RangeTime, SegmentRange
 from shared.queue import Job
 from shared.scheduler import Scheduler
-from shared.settings import Batching, CloudSettings, NodeScheduling
+from shared.settings import CloudSettings, NodeBatching, NodeScheduling
 from shared.slots import SlotClass
 from shared.wire.messages import Bye, Cancel, Message, Refusal, Reply, Tensor
 
@@ -37,7 +37,7 @@ class Node:
     """A session with one executor, of which a tight class is known to be active."""
 
     def __init__(self, *, known: bool = True, long: Plan = LONG_PLAN, **scheduling: object) -> None:
-        settings = CloudSettings(scheduling=NodeScheduling(**scheduling), batching=Batching(max_batch_size=2))  # type: ignore[arg-type]
+        settings = CloudSettings(scheduling=NodeScheduling(**scheduling), batching=NodeBatching(max_batch_size=2))  # type: ignore[arg-type]
         setup = node_setup(settings, {TIGHT: TIGHT_PLAN, LONG: long}, "node", 7)
         self.session = build_session(setup)
         self.recorder = Recorder(self.session, NODE, setup, events=8)

@@ -21,7 +21,7 @@ from shared.events import (
     Tick,
     WakeAt,
 )
-from shared.settings import Batching, CloudLimits, CloudSettings, NodeGroup, NodeScheduling
+from shared.settings import CloudLimits, CloudSettings, NodeBatching, NodeGroup, NodeScheduling
 from shared.wire.messages import (
     MAX_PATHS,
     PROTOCOL,
@@ -192,7 +192,7 @@ def test_the_node_believes_the_clock_that_is_kind_to_the_request() -> None:
 
 
 def test_a_waiting_request_expires_by_a_timer_not_by_the_end_of_the_one_before_it() -> None:
-    s = greeted(batching=Batching(max_batch_size=1))
+    s = greeted(batching=NodeBatching(max_batch_size=1))
     run_of(give(s, infer(1, budget_ns=50 * MS), frames=FRAMES))
     actions = s.handle(Received(LINK, infer(2, budget_ns=5 * MS), FRAMES), T0)
     (wake,) = [a for a in actions if isinstance(a, WakeAt)]
@@ -201,7 +201,7 @@ def test_a_waiting_request_expires_by_a_timer_not_by_the_end_of_the_one_before_i
 
 
 def test_credit_is_counted_and_comes_back() -> None:
-    s = greeted(node=NodeGroup(credits=1), batching=Batching(max_batch_size=1))
+    s = greeted(node=NodeGroup(credits=1), batching=NodeBatching(max_batch_size=1))
     run = run_of(give(s, infer(1), frames=FRAMES))
     assert refusal(give(s, infer(2), frames=FRAMES)) == "credit"
     finish(s, run, T0 + 2 * MS)
@@ -209,7 +209,7 @@ def test_credit_is_counted_and_comes_back() -> None:
 
 
 def test_a_full_queue_refuses_at_once() -> None:
-    s = greeted(scheduling=NodeScheduling(max_queued=1), batching=Batching(max_batch_size=1))
+    s = greeted(scheduling=NodeScheduling(max_queued=1), batching=NodeBatching(max_batch_size=1))
     give(s, infer(1), frames=FRAMES)
     give(s, infer(2), frames=FRAMES)
     assert refusal(give(s, infer(3), frames=FRAMES)) == "overload"
@@ -259,7 +259,7 @@ def test_a_run_that_missed_its_window_ends_as_expired() -> None:
 
 
 def test_nothing_is_run_for_a_peer_that_is_gone() -> None:
-    s = greeted(batching=Batching(max_batch_size=1))
+    s = greeted(batching=NodeBatching(max_batch_size=1))
     run = run_of(give(s, infer(1), frames=FRAMES))
     give(s, infer(2), frames=FRAMES)
     actions = give(s, Bye("closing"))

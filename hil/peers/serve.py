@@ -22,7 +22,7 @@ from hil.peers.bundle import write_served
 from shared.bundle import load_bundle
 from shared.errors import UserError
 from shared.events import Action, Event, Finished
-from shared.settings import CloudLimits, CloudSettings, Batching, NodeExecution, NodeGroup, NodeScheduling
+from shared.settings import CloudLimits, CloudSettings, NodeBatching, NodeExecution, NodeGroup, NodeScheduling
 from shared.signals import stop_on_signals
 
 CREDITS = {"tiny": 128}
@@ -71,7 +71,7 @@ def settings_for(bundle: Path, port: int, lent: int = CREDITS_ELSE) -> CloudSett
     return CloudSettings(
         node=NodeGroup(name="peers", endpoint=f"tcp://127.0.0.1:{port}", models=(str(bundle),), credits=lent),
         execution=NodeExecution(threads=1, executors=1),
-        batching=Batching(max_batch_size=16),
+        batching=NodeBatching(max_batch_size=16),
         scheduling=NodeScheduling(max_queued=2 * lent),
         limits=CloudLimits(max_open=2 * lent),
     )
