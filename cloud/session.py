@@ -308,7 +308,7 @@ class Session:
             self._stop(job, out)
 
     def _finished(self, event: Finished, now: int, out: list[Action]) -> None:
-        launch, _ = self.scheduler.ended(event.run, event.began_ns, event.ended_ns)
+        launch, _ = self.scheduler.ended(event.run, event.began_ns, event.ended_ns, now)
         results = {r.job: r for r in event.results}
         self.counters["launches"] += 1
         wait_ns = self.scheduler.predicted_wait(now)  # that of all its rows: it looks at all that waits

@@ -42,9 +42,9 @@ class FormedScheduler(Scheduler):
             del self._came[first]
         return taken
 
-    def ended(self, run: int, began_ns: int, ended_ns: int) -> tuple[Launch, frozenset[int]]:
+    def ended(self, run: int, began_ns: int, ended_ns: int, now: int = 0) -> tuple[Launch, frozenset[int]]:
         """A run ended, of which the way of forming may learn as well."""
-        launch, unwanted = super().ended(run, began_ns, ended_ns)
+        launch, unwanted = super().ended(run, began_ns, ended_ns, now)
         self._forming.ended(launch.run.contract, launch.rows, ended_ns - began_ns)
         return launch, unwanted
 

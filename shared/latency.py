@@ -21,9 +21,9 @@ from shared.plan import Plan, Profile, SegmentRange
 
 WINDOW = 64
 PESSIMISTIC = 0.97
-SURE_LEAD = 0.9
-"""The share of launches that begin within what is taken for all of them. What begins later is lost as a whole, rows with time
-left included; but each stall of the machine counted in full would make all batches small."""
+SURE_LEAD = 0.95
+"""The share of launches that are over within what is taken for all of them. What begins too late is lost as a whole, rows
+with time left included; but each stall of the machine counted in full would make all batches small."""
 
 COLD_NS = 5_000_000
 """Guess for a segment range that has no profile."""
@@ -195,7 +195,8 @@ class Latency:
         """Another number whenever `typical` may be another."""
         self._leads = _Window()
         self.lead_ns = 0
-        """From a launch until it begins, but for the slowest few; 0 where nothing was told of it."""
+        """What launches take beyond what they typically run, from the decision until their end is heard of, but for the
+        slowest few; 0 where nothing was told of it."""
 
     @classmethod
     def of(cls, plans: Iterable[tuple[str, Plan]], side: str, slowdown: float = 1.0) -> Latency:
@@ -312,7 +313,7 @@ class Latency:
         self.version += curve.median != before
 
     def observe_lead(self, lead_ns: int) -> None:
-        """Learn from a launch that began so long after it was decided, or had not begun by then."""
+        """Learn from a launch of which it was heard so much later than it typically takes, or that had not begun by then."""
         if not self._leads.add(lead_ns):
             return
         ordered = self._leads.sorted

@@ -137,13 +137,13 @@ class Scheduler:
         its jobs are unwanted and aborting it would reclaim the executor."""
         return None if self._queue.remove(job) is not None else self._running.drop(job)
 
-    def ended(self, run: int, began_ns: int, ended_ns: int) -> tuple[Launch, frozenset[int]]:
-        """A run ended by itself, which teaches the latency model: its slot and executor are free. Returns the launch and the
-        jobs that nobody wanted any more."""
+    def ended(self, run: int, began_ns: int, ended_ns: int, now: int = 0) -> tuple[Launch, frozenset[int]]:
+        """A run ended by itself, which teaches the latency model: its slot and executor are free. `now` is when that is heard
+        of, where that is later. Returns the launch and the jobs that nobody wanted any more."""
         launch, unwanted = self._release(run)
         self.latency.observe(launch.key, launch.rows, ended_ns - began_ns)
         if self._of_many:
-            self.latency.observe_lead(max(0, began_ns - launch.began_ns))
+            self.latency.observe_lead(max(0, ended_ns - launch.typical_ns, now - launch.typical_ns))
         return launch, unwanted
 
     def failed(self, run: int, now: int, *, late: bool = False) -> tuple[Launch, frozenset[int]]:

@@ -15,6 +15,7 @@ import os
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -43,6 +44,9 @@ PEER = "peers"
 credits lent to those before it."""
 
 PATIENCE_MS = 20_000
+WAYS_BACK = 32
+"""The budget that a node is told of leaves as long for the way back as the longest of so many answers took."""
+
 AT_ONCE = 64
 """Messages that are read before the loop has its turn."""
 
@@ -110,6 +114,8 @@ class NodeClient:
     def __init__(self) -> None:
         self._open: dict[int, tuple[int, Done, float]] = {}
         """What nobody has been told of, with its deadline."""
+        self._backs: deque[float] = deque([0.0], maxlen=WAYS_BACK)
+        """How long the last answers were on their way back."""
         self._guarded = False
         self._incarnation = time.time_ns()
 
@@ -154,7 +160,8 @@ class NodeClient:
 
     def _ask(self, sequence: int, deadline: float) -> None:
         header, way, now = self._header, self._way, time.monotonic_ns()
-        header["sequence"], header["budget_ns"], header["sent_ns"] = sequence, int(deadline * 1e9) - now, now
+        budget = int((deadline - max(self._backs)) * 1e9) - now
+        header["sequence"], header["budget_ns"], header["sent_ns"] = sequence, budget, now
         way.out.add(sequence)
         way.socket.send_multipart([packing.packb(header), self._frame], copy=False)
         if way.readable():
@@ -196,6 +203,7 @@ class NodeClient:
                 header: Header = packing.unpackb(frames[0].buffer)
                 way.out.discard(header["sequence"])
                 way.credits = header["load"][1]
+                self._backs.append(time.monotonic() - header["sent_ns"] / 1e9)
                 tag, done, _ = self._open.pop(header["sequence"], (0, _nobody, 0.0))
                 done(tag, 200 if header["t"] == "reply" else STATUS.get(header["reason"], 500))
             self._loop.call_soon(self._read, way)
