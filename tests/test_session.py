@@ -484,33 +484,3 @@ def test_what_waits_is_looked_at_once_for_all_answers_of_a_launch(monkeypatch: p
     assert len(replies) == 8
     (told,) = {m.load.wait_ns for m in replies if isinstance(m, Reply)}
     assert told == 20 * 2 * MS, "what waits, one by one"
-
-
-def test_messages_that_came_together_are_launched_together() -> None:
-    s = greeted()
-    for number in (1, 2):
-        assert s.handle(Received(LINK, infer(number), FRAMES, more=True), T0) == []
-    (run,) = [a for a in give(s, infer(3), frames=FRAMES) if isinstance(a, Run)]
-    assert len(run.rows) == 3
-
-
-def test_the_credit_of_an_edge_whose_requests_come_too_late_shrinks_and_grows_again() -> None:
-    s = greeted(node=NodeGroup(credits=8))
-    granted: list[int] = []
-    for number in range(1, 20):
-        (send,) = give(s, infer(number, budget_ns=1), T0 + number * 20 * MS, frames=FRAMES)
-        assert isinstance(send, Send)
-        assert isinstance(send.message, Refusal)
-        assert send.message.reason == "expired"
-        granted.append(send.message.load.credits)
-    assert granted[:3] == [6, 4, 4]
-    assert set(granted[3:]) == {4}
-    now = T0 + 1000 * MS
-    for number in range(100, 160):
-        now += 5 * MS
-        (run,) = [a for a in give(s, infer(number, sent_ns=now), now, frames=FRAMES) if isinstance(a, Run)]
-        (send,) = finish(s, run, now + 2 * MS)
-        assert isinstance(send, Send)
-        assert isinstance(send.message, Reply)
-        granted.append(send.message.load.credits)
-    assert granted[-1] == 8
