@@ -108,9 +108,9 @@ def window_without_an_end(right: Any, self: Any, executor: int, head: Any, now: 
     return run and msgspec.structs.replace(run, latest_ns=run.latest_ns + 50_000_000)
 
 
-@bug("overdue run trusted", "A run that hangs is taken to end any moment", Running, "_free", "executor")
-def overdue_run_trusted(right: Any, self: Any, run: int, now: int) -> Any:
-    return max(now, self._launches[run].pessimistic_ns)
+@bug("overdue run trusted", "A run that hangs is taken to end any moment", Running, "free_at", "executor")
+def overdue_run_trusted(right: Any, self: Any, now: int) -> Any:
+    return [now if at == NEVER_NS else at for at in right(self, now)]
 
 
 DEVICE: tuple[Bug, ...] = tuple(value for value in globals().values() if isinstance(value, Bug))
