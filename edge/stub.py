@@ -30,7 +30,7 @@ from edge.client_events import (
     Heard,
     Unsent,
 )
-from edge.door import choose_model
+from edge.door import Inputs, choose_model
 from edge.outcomes import Counts, Outcomes
 from shared.errors import InputError, PeerError
 from shared.events import (
@@ -355,7 +355,8 @@ class Stub:
         known = self._agents[agent]
         if request.plan in known.contracts:
             return request
-        model, given = self._given.pop(request.sequence, (None, {}))
+        model, first = self._given.pop(request.sequence, (None, {}))
+        given: Inputs | Given = first
         if request.plan:
             if agent == STANDBY:
                 raise _NotTheSameError
@@ -363,10 +364,11 @@ class Stub:
             if before is None:
                 raise InputError("the model was replaced while the agent was away")
             model = before.name
-            given = {spec[0]: array for spec, array in zip(before.inputs, request.inputs, strict=True)}
+            named: dict[str, Array] = {i[0]: array for i, array in zip(before.inputs, request.inputs, strict=True)}
             if before.padding is not None:
                 model = before.padding.family
-                given = unpad(before.padding, given, request.length) if request.length else given
+                named = unpad(before.padding, named, request.length) if request.length else named
+            given = named
         info, inputs, rows, length = bind_to_bucket(known.models, model, given, copy=False)
         return msgspec.structs.replace(request, plan=info.contract, inputs=inputs, rows=rows, length=length)
 

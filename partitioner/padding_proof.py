@@ -156,7 +156,8 @@ class _Sized:
             if array.dtype.kind in "iub":
                 if seed == 0:
                     array = np.ones_like(array)
-                array[(*(slice(None),) * axis, 0)] = 1
+                first: tuple[slice | int, ...] = (*(slice(None),) * axis, 0)
+                array[first] = 1
                 row[name] = array
         return row
 
