@@ -222,7 +222,7 @@ class Process(Group, frozen=True):
     executor_cores: Cores = ()
     slice_us: Annotated[float, Meta(ge=0.0, le=100_000.0)] = 100.0
     lock_memory: bool = False
-    heap_reserve_mb: Annotated[float, Meta(ge=0.0, le=31.0)] = 2.0
+    heap_reserve_mb: Annotated[float, Meta(ge=0.0, le=31.0)] = 4.0
     required: bool = False
 
 
