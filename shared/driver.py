@@ -17,10 +17,12 @@ from __future__ import annotations
 
 import os
 import select
+import struct
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 
 from shared.errors import InvariantBroken
@@ -38,6 +40,9 @@ MAX_READY = 16
 
 BOOT_NS = partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME)
 """Reads CLOCK_BOOTTIME, without a Python frame: it is read at every wake-up."""
+
+_ONE = struct.pack("=Q", 1)
+"""What is written to an eventfd to make it readable."""
 
 NEVER_NS = 1 << 62
 """When a timer that is not set fires, and the slack of a loop that waits for none."""
@@ -205,11 +210,11 @@ class Driver:
         self._followers: deque[Event] = deque()
         self._handled = 0
         self._stopped = False
-        self._closed = False
         self._timer = make_timer()
-        self._stop_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        # A file and not its number: who writes to a file that was closed is told so, and never writes to another.
+        self._stop_file = open(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC), "wb", buffering=0)  # noqa: PTH123, SIM115
         self._epoll = select.epoll()
-        self._epoll.register(self._stop_fd, select.EPOLLIN)
+        self._epoll.register(self._stop_file.fileno(), select.EPOLLIN)
         # Edge-triggered: setting the timer again clears it, so that it is never read.
         self._epoll.register(self._timer.fileno(), select.EPOLLIN | select.EPOLLET)
         for source in self._sources:
@@ -228,8 +233,8 @@ class Driver:
         while the process is ending."""
         # No lock, and no `threading.Event`, which has one: a handler may come in the middle of another, on the same thread.
         self._stopped = True
-        if not self._closed:
-            os.eventfd_write(self._stop_fd, 1)
+        with suppress(ValueError):  # it was closed
+            self._stop_file.write(_ONE)
 
     def step(self) -> int:
         """One turn without blocking; how many events it handled."""
@@ -242,10 +247,9 @@ class Driver:
 
     def close(self) -> None:
         """Release the driver's own descriptors, after `run()` has returned."""
-        self._closed = True
         self._epoll.close()
         self._timer.close()
-        os.close(self._stop_fd)
+        self._stop_file.close()
 
     def _loop(self) -> None:
         self._looked_ns = self._now()

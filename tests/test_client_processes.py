@@ -131,7 +131,7 @@ if child == 0:
     except HeadtailError:
         os._exit(0)
 os.waitpid(child, 0)
-readable, _, _ = select.select([client._loop._mailbox.fileno(), client._loop._driver._stop_fd], [], [], 0)
+readable, _, _ = select.select([client._loop._mailbox.fileno(), client._loop._driver._stop_file], [], [], 0)
 print(readable)
 """
 

@@ -182,7 +182,7 @@ def _slower(bench: Bench, actions: list[Action]) -> list[Action]:
 
 def test_14_a_row_that_is_left_behind_by_a_later_one_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def last_only(scheduler: Scheduler, head: Job, now: int) -> list[Job]:
-        return [list(scheduler._queue.all())[-1]]
+        return [[job for lane in scheduler._queue.lanes() for job in lane.jobs][-1]]
 
     bench, run = busy_node(2)
     monkeypatch.setattr(Scheduler, "_batch", last_only)
