@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections import Counter
 
 import msgspec
 
 from hil.crowd.net import FixedNetwork
+from hil.crowd.plan import stated_plan
 from hil.regret.tcp import MS, Agenda
 from hil.regret.world import Turns, World
 from shared.events import Resolve
-from shared.plan import (
-    PLAN_FORMAT,
-    Cut,
-    Plan,
-    Profile,
-    Program,
-    RangeTime,
-    Route,
-    Rung,
-    Segment,
-    contract_digest,
-)
-from shared.request import Answer, TensorSpec
+from shared.plan import contract_digest
+from shared.request import Answer
 from shared.settings import AgentGroup, CloudSettings, EdgeSettings, NodeAddress, NodeExecution, NodeGroup
 from shared.wire.messages import Infer, Message, Refusal, Reply
 
 WINDOW_NS = 50 * MS
-SMALL = TensorSpec("small", "float32", (1, 16))
-BYTES = 20_000
 FIRST_NS = 500 * MS
 """When the first edges ask: all have connected by then."""
 
@@ -74,37 +61,9 @@ class Outcome(msgspec.Struct, frozen=True):
     nodes: tuple[Seen, ...]
 
 
-def crowd_plan(crowd: Crowd) -> Plan:
-    """A small model: its cheaper rung on the device takes 0.4 of the deadline, the whole one never fits."""
-    edge = (_time(0, 2 * crowd.deadline_ms), _time(1, 0.4 * crowd.deadline_ms))
-    return Plan(
-        format=PLAN_FORMAT,
-        name="crowd",
-        model=hashlib.sha256(b"crowd").hexdigest(),
-        opset=17,
-        ir_version=8,
-        batchable=False,
-        max_batch=1,
-        cuts=(Cut("in", (SMALL,)), Cut("out", (SMALL,))),
-        programs=(
-            Program("whole", (Segment("whole", "", (), ()),)),
-            Program("small", (Segment("small", "", (), ()),)),
-        ),
-        ladder=(Rung("small", 1, 0.8),),
-        routes=(Route(0, "raw", 1.0, BYTES, 500),),
-        metric="stated",
-        chosen="for a crowd",
-        digests={},
-        profiles=(
-            Profile("edge", "stated", "CPUExecutionProvider", 1, 1.0, crowd.hz, edge),
-            Profile("cloud", "stated", "CPUExecutionProvider", 1, 1.0, crowd.hz, (_time(0, crowd.tail_ms),)),
-        ),
-    )
-
-
 def play(crowd: Crowd, turns: Turns | None = None) -> Outcome:
     """Let the crowd play. With `turns` messages pass through the codec, and the nodes' turns are timed."""
-    plan = crowd_plan(crowd)
+    plan = stated_plan("crowd", "for a crowd", crowd.hz, crowd.deadline_ms, crowd.tail_ms)
     contract = contract_digest(plan)
     agenda = Agenda(0)
     watch = _Watch(agenda, crowd)
@@ -235,7 +194,3 @@ def _node(name: str, crowd: Crowd) -> CloudSettings:
     return CloudSettings(
         node=NodeGroup(name=name, credits=crowd.credits), execution=NodeExecution(executors=crowd.executors)
     )
-
-
-def _time(program: int, ms: float) -> RangeTime:
-    return RangeTime(program, 0, 1, 1, ms * 1000, ms * 1150)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections import Counter
 from typing import Literal
@@ -10,11 +9,12 @@ from typing import Literal
 import msgspec
 
 from hil.crowd.net import FixedNetwork
+from hil.crowd.plan import stated_plan
 from hil.regret.tcp import MS, Agenda
 from hil.regret.world import World
 from shared.events import Resolve
-from shared.plan import PLAN_FORMAT, Cut, Plan, Profile, Program, RangeTime, Route, Rung, Segment, contract_digest
-from shared.request import Answer, TensorSpec
+from shared.plan import contract_digest
+from shared.request import Answer
 from shared.settings import (
     AgentGroup,
     CloudSettings,
@@ -34,10 +34,6 @@ KINDS: dict[Kind, tuple[float, int]] = {"needs": (0.4, 1), "able": (0.3, 1), "sp
 """Which part of the edges is of each kind, and of what class their requests are."""
 
 NODE = "node"
-SMALL = TensorSpec("small", "float32", (1, 16))
-BYTES = 20_000
-RUNG = 0.8
-"""What the device's own answer agrees."""
 WEAK = 10.0
 """So many times slower are devices that need the node."""
 FIRST_NS = 500 * MS
@@ -105,37 +101,9 @@ class Outcome(msgspec.Struct, frozen=True):
         return sum(self.refused.values())
 
 
-def pressed_plan(press: Press) -> Plan:
-    """A small model: its cheaper rung on the device takes 0.4 of the deadline, the whole one never fits."""
-    edge = (_time(0, 2 * press.deadline_ms), _time(1, 0.4 * press.deadline_ms))
-    return Plan(
-        format=PLAN_FORMAT,
-        name="pressed",
-        model=hashlib.sha256(b"pressed").hexdigest(),
-        opset=17,
-        ir_version=8,
-        batchable=False,
-        max_batch=1,
-        cuts=(Cut("in", (SMALL,)), Cut("out", (SMALL,))),
-        programs=(
-            Program("whole", (Segment("whole", "", (), ()),)),
-            Program("small", (Segment("small", "", (), ()),)),
-        ),
-        ladder=(Rung("small", 1, RUNG),),
-        routes=(Route(0, "raw", 1.0, BYTES, 500),),
-        metric="stated",
-        chosen="for a node under pressure",
-        digests={},
-        profiles=(
-            Profile("edge", "stated", "CPUExecutionProvider", 1, 1.0, 1.0, edge),
-            Profile("cloud", "stated", "CPUExecutionProvider", 1, 1.0, 1.0, (_time(0, press.tail_ms),)),
-        ),
-    )
-
-
 def play(press: Press) -> Outcome:
     """Let the edges ask."""
-    plan = pressed_plan(press)
+    plan = stated_plan("pressed", "for a node under pressure", 1.0, press.deadline_ms, press.tail_ms)
     contract = contract_digest(plan)
     agenda = Agenda(0)
     watch = _Watch(press)
@@ -238,7 +206,3 @@ class _Watch:
             agreement = self._agreement[kind] / max(1, count)
             kinds[kind] = Fared(count, self._on_time[kind], self._cloud[kind], agreement)
         return Outcome(self._press, kinds, dict(self._refused), stepped_back, most)
-
-
-def _time(program: int, ms: float) -> RangeTime:
-    return RangeTime(program, 0, 1, 1, ms * 1000, ms * 1150)
