@@ -62,10 +62,10 @@ class FormedScheduler(Scheduler):
     def _launch(self, executor: int, head: Job, now: int) -> Run | None:
         lane = self._queue.lane((head.contract, head.range))
         oldest = min(self._came[job.id] for job in lane.jobs)
-        latest = (
-            head.deadline_ns - self.latency.lead_ns - self.latency.pessimistic(head.key, self._most(head, lane.rows))
-        )
-        opens = self._forming.opens_ns(lane.rows, oldest, latest, self._max_rows[head.contract])
+        most = self._max_rows[head.contract]
+        takes = self.latency.pessimistic(head.key, min(lane.rows, most))
+        latest = head.deadline_ns - self.latency.lead_ns - takes
+        opens = self._forming.opens_ns(lane.rows, oldest, latest, most)
         if opens > now:
             self._opens_ns = min(self._opens_ns, opens)
             return None
@@ -78,6 +78,3 @@ class FormedScheduler(Scheduler):
         while rows > most and len(batch) > 1:
             rows -= batch.pop().rows
         return batch
-
-    def _most(self, head: Job, rows: int) -> int:
-        return min(rows, self._max_rows[head.contract])
