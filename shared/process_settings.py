@@ -10,11 +10,11 @@ SCHED_FIFO takes its core from everything else, the thread that must abort it in
 their own. A loop that waits for the interpreter while an executor's thread holds it waits all the same, however high its
 priority: that thread must get a core soon, so real time without `nice` or `executor_cores` is half of it.
 
-Where they are ordinary threads, they ask for short turns (`slice_us`): the scheduler of Linux runs first whose turn would end
-first (EEVDF, I. Stoica and H. Abdel-Wahab, 1995), so that they run sooner when they wake up, for no more of the processor.
-Nobody's leave is needed, so that it is asked for by default; kernels before 6.12 know nothing of it. Beside two busy
-processes on two cores a node's answers took 0.7 to 0.8 ms at the median instead of 1.0 to 1.1, and 5 to 7 ms at the 99th
-percentile instead of 7 to 10.
+Where they are ordinary threads, they ask for short turns (`slice_us`): the scheduler of Linux runs first whose turn would
+end first (EEVDF, I. Stoica and H. Abdel-Wahab, 1995), so that they run sooner when they wake up, for no more of the
+processor. Nobody's leave is needed, so that it is asked for by default; kernels before 6.12 know nothing of it. In a trial
+beside two busy processes on two cores a node's answers took 0.7 to 0.8 ms at the median instead of 1.0 to 1.1, and 5 to 7
+ms at the 99th percentile instead of 7 to 10.
 
 Everything is set for each thread by its id, since Linux schedules threads. Threads made later by a real-time one are ordinary
 (SCHED_RESET_ON_FORK). `Host` is the port to the kernel; the real one is `shared.process_host.LinuxHost`.
