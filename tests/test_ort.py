@@ -246,3 +246,34 @@ def test_a_device_without_the_whole_model_among_its_rungs_loads_only_what_lies_b
     assert programs.run(SegmentRange(1, 0, 1), image, programs.interrupt())
     with pytest.raises(ModelError):
         programs.run(SegmentRange(0, 0, 3), image, programs.interrupt())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
+def test_the_first_run_that_is_stopped_while_serving_reads_no_code_into_memory(path: Path) -> None:
+    code = f"""
+from pathlib import Path
+from shared.bundle import load_bundle
+from shared.errors import ModelError
+from shared.executors.ort import load_programs
+from shared.plan import SegmentRange
+from shared.settings import Execution
+
+def resident_kb() -> int:
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("Rss")).split()[1])
+
+bundle = load_bundle({str(path)!r})
+programs = load_programs(bundle, Execution(), "edge", 3)
+feeds = {{spec.name: array for spec, array in zip(bundle.plan.inputs, bundle.golden()[0].inputs)}}
+whole = SegmentRange(0, 0, 3)
+programs.run(whole, feeds, programs.interrupt())
+interrupt = programs.interrupt()
+interrupt.stop()
+before = resident_kb()
+try:
+    programs.run(whole, feeds, interrupt)
+except ModelError:
+    print(resident_kb() - before)
+"""
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert int(found.stdout) < 300
