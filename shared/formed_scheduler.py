@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from shared.errors import InvariantBroken
 from shared.events import Run
 from shared.forming import Forming
 from shared.latency import Latency
@@ -29,7 +30,9 @@ class FormedScheduler(Scheduler):
         super().__init__(executors, latency, arena, max_rows, max_queued, in_place_ns, of_many=True)
         self._forming = forming
         self._came: dict[int, int] = {}
-        """When each waiting job came, the first to come first; some that left are here for a while."""
+        """When each waiting job came, and some that left."""
+        self._noted = 2 * max_queued
+        """So many are kept at most."""
         self._opens_ns = NEVER_NS
         """When the first of the launches that wait for more rows may begin."""
 
@@ -38,8 +41,8 @@ class FormedScheduler(Scheduler):
         taken = super().submit(job, now)
         if taken:
             self._came[job.id] = now
-        while self._came and (first := next(iter(self._came))) not in self._queue:
-            del self._came[first]
+        if len(self._came) > self._noted:
+            self._came = {waits: came for waits, came in self._came.items() if waits in self._queue}
         return taken
 
     def ended(self, run: int, began_ns: int, ended_ns: int, now: int = 0) -> tuple[Launch, frozenset[int]]:
@@ -55,6 +58,13 @@ class FormedScheduler(Scheduler):
             return at
         return self._opens_ns if at is None else min(at, self._opens_ns)
 
+    def validate(self) -> None:
+        """As ever, and raises `InvariantBroken` where it is not known when a waiting job came, or of too many that left."""
+        super().validate()
+        unknown = [job.id for lane in self._queue.lanes() for job in lane.jobs if job.id not in self._came]
+        if unknown or len(self._came) > self._noted:
+            raise InvariantBroken(f"of {len(self._queue)} waiting jobs {len(self._came)} came, {unknown} are not known")
+
     def _next(self, executor: int, now: int, dropped: list[Job]) -> Run | None:
         self._opens_ns = NEVER_NS
         return super()._next(executor, now, dropped)
@@ -64,7 +74,8 @@ class FormedScheduler(Scheduler):
         oldest = min(self._came[job.id] for job in lane.jobs)
         most = self._max_rows[head.contract]
         takes = self.latency.pessimistic(head.key, min(lane.rows, most))
-        latest = head.deadline_ns - self.latency.lead_ns - takes
+        # What is less important stands behind the head, and may have less time.
+        latest = min(job.deadline_ns for job in lane.jobs) - self.latency.lead_ns - takes
         opens = self._forming.opens_ns(lane.rows, oldest, latest, most)
         if opens > now:
             self._opens_ns = min(self._opens_ns, opens)
@@ -72,9 +83,17 @@ class FormedScheduler(Scheduler):
         return super()._launch(executor, head, now)
 
     def _batch(self, head: Job, now: int) -> list[Job]:
-        batch = super()._batch(head, now)
-        most = self._forming.most(head.contract, self._max_rows[head.contract])
-        rows = sum(job.rows for job in batch)
-        while rows > most and len(batch) > 1:
-            rows -= batch.pop().rows
+        """The jobs from the head on, up to as many rows as the way of forming says, the last of which may go beyond, and as
+        end by the earliest deadline among them. Whether a row more pays is not asked: that is headtail's own."""
+        fits, wanted = self._max_rows[head.contract], self._forming.most(head.contract, self._max_rows[head.contract])
+        begins = now + self.latency.lead_ns
+        batch = [head]
+        rows, due = head.rows, head.deadline_ns
+        for job in self._queue.lane((head.contract, head.range)).jobs[1:]:
+            due = min(due, job.deadline_ns)
+            together = rows + job.rows
+            if rows >= wanted or together > fits or begins + self.latency.typical(head.key, together) > due:
+                break
+            batch.append(job)
+            rows = together
         return batch

@@ -2,8 +2,9 @@
 
 headtail's own (`adaptive`) launches what is there the moment an executor is free, as many rows as the earliest deadline
 allows, and needs nothing of this. What a way here says bounds that from outside: from when on a launch may begin, and of how
-many rows it may be. Classes, deadlines, early drop and everything else stay as they are, so that what differs between two
-runs is the forming. None of them makes anybody late by itself: what waits for more begins at its latest start.
+many rows it may be; whether one more pays is not asked. Classes, deadlines, early drop and everything else stay as they
+are, so that what differs between two runs is the forming. None of them makes anybody late by itself: what waits for more
+begins at its latest start.
 
 * `fixed`: batches of one size, as large as may be.
 * `size_or_delay`: so many rows, or what is there when the oldest has waited so long (Triton Inference Server's dynamic
@@ -31,7 +32,7 @@ class Forming(Protocol):
         ...
 
     def most(self, contract: str, most: int) -> int:
-        """The most rows of the next launch, where `most` fit."""
+        """After how many rows the next launch is full, where `most` fit."""
         ...
 
     def ended(self, contract: str, rows: int, elapsed_ns: int) -> None:

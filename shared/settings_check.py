@@ -162,6 +162,16 @@ def _check_rules(settings: msgspec.Struct) -> None:
     elif isinstance(settings, CloudSettings):
         _require_endpoint("node.endpoint", settings.node.endpoint, binds=True)
         _require_distinct("node.models", settings.node.models)
+        batching = settings.batching
+        if batching.min_batch_size > batching.max_batch_size:
+            raise SettingsError(
+                f"batching.min_batch_size: is {batching.min_batch_size}; expected at most max_batch_size, "
+                f"{batching.max_batch_size}"
+            )
+        if batching.batch_strategy == "step" and batching.max_batch_latency_ms <= 0.0:
+            raise SettingsError(
+                f"batching.max_batch_latency_ms: is {batching.max_batch_latency_ms}; expected more than 0 with 'step'"
+            )
     elif isinstance(settings, Directory):
         check_nodes(settings.nodes)
     if isinstance(settings, EdgeSettings | CloudSettings):

@@ -5,47 +5,62 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from plans import X, make_input, make_plan
 
 from cloud.session import Session
-from shared.events import Action, Finished, Received, RowResult, Run, Tick, WakeAt
+from shared.errors import SettingsError
+from shared.events import Action, Finished, Received, RowResult, Run, Send, Tick, WakeAt
 from shared.forming import Fixed, SizeOrDelay, Step, forming_of
-from shared.settings import CloudSettings, NodeBatching
-from shared.wire.messages import PROTOCOL, Hello, Infer, Tensor
+from shared.plan import Plan
+from shared.settings import CloudSettings, NodeBatching, NodeGroup, NodeScheduling
+from shared.settings_check import check
+from shared.wire.messages import PROTOCOL, Cancel, Hello, Infer, Refusal, Tensor
 
 MS = 1_000_000
 CONTRACT, PLAN = make_plan(cloud_ms=1.0)
-FRAMES = (make_input()[0].tobytes(),)
+_, STEEP = make_plan(cloud_ms=1.0, batch_slope=1.5)
 LINK = "edge:1:data"
 T0 = 1000 * MS
 
 
 class Node:
-    """A session and what it asked for last."""
+    """A session, what it asked for last, and whom it refused."""
 
-    def __init__(self, **batching: object) -> None:
-        settings = CloudSettings(batching=NodeBatching(max_batch_size=4, **batching))  # type: ignore[arg-type]
-        self.session = Session(settings, {CONTRACT: PLAN}, "node", 7)
+    def __init__(self, plan: Plan = PLAN, max_queued: int = 1024, **batching: object) -> None:
+        settings = CloudSettings(
+            node=NodeGroup(credits=1000),
+            batching=NodeBatching(max_batch_size=4, **batching),  # type: ignore[arg-type]
+            scheduling=NodeScheduling(max_queued=max_queued),
+        )
+        self.session = Session(check(settings), {CONTRACT: plan}, "node", 7)
         self.session.handle(Received(LINK, Hello(PROTOCOL, "edge", 1, "data", (CONTRACT,))), T0)
         self.wake_ns = 0
         self.asked = 0
+        self.refused: dict[int, str] = {}
 
-    def ask(self, now: int) -> list[Run]:
+    def ask(self, now: int, budget_ms: int = 20, priority: int = 1, rows: int = 1) -> list[Run]:
         self.asked += 1
-        tensors = (Tensor("float32", X.shape),)
-        message = Infer(1, self.asked, 1, CONTRACT, 0, "raw", 1, 1, 20 * MS, now, tensors)
-        return self.take(self.session.handle(Received(LINK, message, FRAMES), now))
+        tensors = (Tensor("float32", (rows, *X.shape[1:])),)
+        message = Infer(1, self.asked, 1, CONTRACT, 0, "raw", rows, priority, budget_ms * MS, now, tensors)
+        return self.take(self.session.handle(Received(LINK, message, (make_input(0, rows)[0].tobytes(),)), now))
+
+    def cancel(self, request: int, now: int) -> list[Run]:
+        return self.take(self.session.handle(Received(LINK, Cancel(1, request, 1)), now))
 
     def tick(self, now: int) -> list[Run]:
         return self.take(self.session.handle(Tick(0), now))
 
     def end(self, run: Run, now: int, took: int) -> list[Run]:
-        results = tuple(RowResult(row.job, (make_input()[0][:, :4],)) for row in run.rows)
+        results = tuple(RowResult(row.job, (make_input(0, row.rows)[0][:, :4],)) for row in run.rows)
         return self.take(self.session.handle(Finished(run.run, results, now - took, now), now))
 
     def take(self, actions: Sequence[Action]) -> list[Run]:
         self.session.validate()
         self.wake_ns = next((a.at_ns for a in actions if isinstance(a, WakeAt)), self.wake_ns)
+        refusals = [a.message for a in actions if isinstance(a, Send) and isinstance(a.message, Refusal)]
+        self.refused |= {refusal.sequence: refusal.reason for refusal in refusals}
         return [a for a in actions if isinstance(a, Run)]
 
 
@@ -132,3 +147,101 @@ def test_a_node_finds_its_batch_step_by_step() -> None:
         now += MS
         (run,) = node.end(run, now, MS)
     assert sizes == [1, 2, 3, 4]
+
+
+def rows_of(run: Run) -> int:
+    return sum(row.rows for row in run.rows)
+
+
+def test_a_batch_has_its_size_where_a_row_more_costs_more_than_a_launch_of_its_own() -> None:
+    node = Node(STEEP, batch_strategy="fixed")
+    assert [node.ask(T0 + n, 100) for n in range(3)] == [[], [], []]
+    (full,) = node.ask(T0 + 3, 100)
+    assert rows_of(full) == 4
+
+
+def test_what_is_less_important_and_has_less_time_is_not_held_back_for_the_head_of_its_group() -> None:
+    node = Node(batch_strategy="fixed")
+    assert node.ask(T0, 50, priority=0) == []
+    assert node.ask(T0 + 1, 10, priority=2) == []
+    at = node.wake_ns
+    assert at < T0 + 9 * MS
+    assert [rows_of(run) for run in node.tick(at)] == [2]
+
+
+def test_requests_of_several_rows_are_stepped_up_as_well() -> None:
+    node = Node(batch_strategy="step", max_batch_latency_ms=50.0)
+    (run,) = node.ask(T0, 5000, rows=2)
+    for _ in range(10):
+        node.ask(T0, 5000, rows=2)
+    sizes: list[int] = []
+    for n in range(1, 5):
+        sizes.append(rows_of(run))
+        (run,) = node.end(run, T0 + n * MS, MS)
+    assert sizes == [2, 2, 4, 4]
+
+
+def test_a_node_forgets_when_those_came_that_left_though_an_old_one_waits() -> None:
+    """Else it grows for as long as that one waits: `validate` says so."""
+    node = Node(max_queued=4, batch_strategy="fixed")
+    node.ask(T0, 60_000)
+    for n in range(20):
+        node.ask(T0 + n, 60_000)
+        node.cancel(node.asked, T0 + n)
+
+
+@pytest.mark.parametrize(
+    ("batching", "said"),
+    [
+        ({"min_batch_size": 5}, "min_batch_size: is 5; expected at most max_batch_size, 4"),
+        ({"batch_strategy": "step", "max_batch_latency_ms": 0.0}, "expected more than 0 with 'step'"),
+    ],
+)
+def test_settings_that_no_way_could_keep_are_refused(batching: dict[str, object], said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        Node(**batching)  # type: ignore[arg-type]
+
+
+REQUESTS = st.lists(st.tuples(st.integers(0, 30), st.integers(12, 60), st.integers(1, 4)), min_size=1, max_size=30)
+"""When each comes after the one before and with how much time, in milliseconds, and its rows."""
+
+
+@given(st.sampled_from(["fixed", "size_or_delay", "step"]), st.sampled_from([PLAN, STEEP]), REQUESTS)
+def test_nobody_is_late_for_having_waited_for_more(way: str, plan: Plan, requests: list[tuple[int, int, int]]) -> None:
+    """Who is refused for want of time found the executor taken meanwhile; no launch is larger than may be."""
+    node = Node(plan, batch_strategy=way, max_batch_latency_ms=5.0)
+    came: dict[int, int] = {}
+    taken: list[tuple[int, int]] = []
+    now, running, ends = T0, None, 0
+
+    def until(then: int) -> None:
+        nonlocal now, running, ends
+        while (at := min(ends if running else then, node.wake_ns if node.wake_ns > now else then)) < then:
+            now = at
+            if running and now >= ends:
+                began = node.end(running, now, now - taken[-1][0])
+                running = None
+            else:
+                began = node.tick(now)
+            note(began)
+        now = then
+
+    def note(began: list[Run]) -> None:
+        nonlocal running, ends
+        for run in began:
+            assert running is None
+            assert 0 < rows_of(run) <= 4
+            running, ends = run, now + round(2 * MS * (1 + (0.25 if plan is PLAN else 1.5) * (rows_of(run) - 1)))
+            taken.append((now, ends))
+
+    for gap, budget, rows in requests:
+        until(now + gap * MS)
+        note(node.ask(now, budget, rows=rows))
+        came[node.asked] = now
+    until(now + 100 * MS)
+    assert node.session.scheduler.queued == 0
+    assert running is None
+    for request in node.refused:
+        budget = requests[request - 1][1] * MS
+        first, last = came[request], came[request] + budget
+        assert any(begin < last and first < end for begin, end in taken), f"request {request} was held back for nothing"
