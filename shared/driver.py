@@ -246,10 +246,12 @@ class Driver:
         return self._handled - before
 
     def close(self) -> None:
-        """Release the driver's own descriptors, after `run()` has returned."""
+        """Release the driver's own descriptors and what it drove, after `run()` has returned. The machine's owner holds the
+        driver: kept, each would keep the other until the collector comes."""
         self._epoll.close()
         self._timer.close()
         self._stop_file.close()
+        del self._machine, self._perform, self._idle, self._sources
 
     def _loop(self) -> None:
         self._looked_ns = self._now()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import cache
 
 HEAP_BYTES = 1 << 20
 """What a thread has ready: two to three times what loop and executor held at most, in a million requests, in small pieces."""
@@ -22,13 +23,20 @@ _PIN_BYTES = 2048
 """Too large to be kept back for the thread, so that it lies behind the pieces."""
 
 
-@contextmanager
-def grown_heap(nbytes: int = HEAP_BYTES) -> Generator[None]:
-    """The calling thread's heap with `nbytes` bytes more, touched and free, as long as the context lasts."""
+@cache
+def _libc() -> ctypes.CDLL:
+    """The C library, loaded once: each loading makes a class, which only the collector takes back."""
     libc = ctypes.CDLL(None)
     libc.malloc.restype = ctypes.c_void_p
     libc.malloc.argtypes = (ctypes.c_size_t,)
     libc.free.argtypes = (ctypes.c_void_p,)
+    return libc
+
+
+@contextmanager
+def grown_heap(nbytes: int = HEAP_BYTES) -> Generator[None]:
+    """The calling thread's heap with `nbytes` bytes more, touched and free, as long as the context lasts."""
+    libc = _libc()
     pieces = [libc.malloc(_PIECE_BYTES) for _ in range(nbytes // _PIECE_BYTES)]
     # What stays behind the pieces keeps the heap from shrinking when they are freed.
     pin = libc.malloc(_PIN_BYTES)

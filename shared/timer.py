@@ -10,6 +10,7 @@ import ctypes
 import os
 import sys
 import time
+from functools import cache
 from typing import Protocol
 
 _ABSOLUTE = 1
@@ -44,11 +45,17 @@ class _Itimerspec(ctypes.Structure):
     _fields_ = (("interval", _Timespec), ("value", _Timespec))
 
 
+@cache
+def _libc() -> ctypes.CDLL:
+    """The C library, loaded once: each loading makes a class, which only the collector takes back."""
+    return ctypes.CDLL(None, use_errno=True)
+
+
 class CtypesTimer:
     """`Timer` by the C library's own calls, for every Python."""
 
     def __init__(self) -> None:
-        libc = ctypes.CDLL(None, use_errno=True)
+        libc = _libc()
         fd = libc.timerfd_create(time.CLOCK_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC)
         if fd < 0:
             raise OSError(ctypes.get_errno(), "timerfd_create")

@@ -6,6 +6,7 @@ import gc
 import math
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
@@ -181,6 +182,29 @@ def test_closing_once_more_waits_for_the_end_that_a_callback_began(agent: FakeAg
         held.set()
         closing.result(30)
     assert not thread.is_alive()
+
+
+def test_a_closed_client_that_nobody_holds_is_gone_before_the_collector_comes(agent: FakeAgent, tmp_path: Path) -> None:
+    many, objects_of_one = 20, 30
+
+    def come_and_go(make: Callable[[], Client]) -> None:
+        client = make()
+        client.submit(X, LONG_MS)
+        loop = weakref.ref(client._loop)
+        client.close()
+        del client
+        assert loop() is None
+
+    for make in (agent.client, lambda: Client(f"ipc://{tmp_path}/nobody")):
+        come_and_go(make)
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(many):
+                come_and_go(make)
+            assert gc.collect() < objects_of_one
+        finally:
+            gc.enable()
 
 
 def test_a_closed_client_leaves_no_descriptor_and_no_thread_behind(bundle: Path, tmp_path: Path) -> None:
