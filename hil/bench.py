@@ -14,7 +14,6 @@ rate (`hil.overload`), and for how long a node's loop stalls that serves many co
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import tempfile
@@ -52,6 +51,7 @@ from hil.results import PhaseResult
 from hil.two_streams import StreamsRig
 from hil.two_streams_rules import LESSER, STRICT, TwoStreams
 from hil.weight import add_weight
+from hil.written import require_place, write_json
 from partitioner.terminal import PlainConsole
 
 STRETCH = 50_000
@@ -180,6 +180,7 @@ def run_parts(
 ) -> None:
     """Measure these parts, or the first six where none is named, and show them; the numbers are those of
     `hil.bench_cli`. Raises `typer.Exit` with status 1 over a limit."""
+    require_place(report)
     console = PlainConsole(highlight=True)
     add_weight()
     parts = only or [Part.ROUND_TRIPS, Part.STREAMS, Part.REFUSALS, Part.JOURNAL, Part.SEARCH, Part.PREDICTIONS]
@@ -251,6 +252,6 @@ def run_parts(
             tree["overload"] = msgspec.to_builtins(twice)
             good &= overload.show(twice, console)
     if report is not None:
-        report.write_text(json.dumps(tree, indent=1) + "\n", encoding="utf-8")
+        write_json(report, tree)
     if not good:
         raise typer.Exit(1)

@@ -11,12 +11,12 @@ import time
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.console import Console
 
 from hil.chaos_rig import ChaosRig, Report
 from hil.weight import add_weight
+from hil.written import require_place, write_json
 from partitioner.terminal import PlainConsole
 from shared.errors import HeadtailError
 
@@ -59,6 +59,7 @@ def main(
     report: Annotated[Path | None, typer.Option("--json", help="Write the (last) run's report here.")] = None,
 ) -> None:
     """Kill and stop agent and nodes under load. Exit status 1 where an outcome is lost, doubled or wrong."""
+    require_place(report)
     console = PlainConsole(highlight=True)
     add_weight()
     seed = seed or int(time.time())
@@ -87,5 +88,5 @@ def _run(seed: int, cycles: int, rate: float, console: Console, path: Path | Non
         return False
     show(report, console)
     if path is not None:
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+        write_json(path, report)
     return report.holds

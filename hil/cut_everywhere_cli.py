@@ -19,8 +19,9 @@ from hil.cut_everywhere import LIMITS_ULPS, Swept, sweep
 from hil.fetch import cache_folder
 from hil.model_zoo import ZOO, ZooModel, zoo_model
 from hil.model_zoo_inputs import make_inputs
+from hil.written import require_place, write_json
 from partitioner.terminal import PlainConsole
-from shared.errors import ModelError, UserError
+from shared.errors import ModelError
 
 INPUTS = 2
 """Inputs that go through each cut."""
@@ -55,8 +56,7 @@ def main(
     if show_zoo:
         console.print(_zoo_table(wanted))
         return
-    if report is not None and not report.parent.is_dir():
-        raise UserError(f"report {report}: there is no folder {report.parent}")
+    require_place(report)
     cache = cache_folder()
     results: list[Result] = []
     with console.status("starting") as status:
@@ -67,7 +67,7 @@ def main(
     console.print(_table([result for result in results if isinstance(result, Swept)]))
     _show_excluded(results, console)
     if report is not None:
-        report.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n")
+        write_json(report, results)
     if not all(holds(result) for result in results):
         raise typer.Exit(NO)
 

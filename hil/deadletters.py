@@ -59,6 +59,8 @@ def main(
     """List the requests of an agent or a node that ended without an answer in time, with the reason, and ask them again."""
     if replay and "://" not in where:
         raise InputError("--replay: a journal holds no inputs; give the endpoint of the agent or node")
+    if deadline_ms and not replay:
+        raise InputError("--deadline-ms: nothing is asked again without --replay")
     told = letters_of(where)
     chosen = tuple(letter for letter in told.letters if not reason or letter.reason in reason)[-last:]
     results = tuple(again(where, told, chosen, deadline_ms)) if replay else ()
@@ -67,6 +69,8 @@ def main(
         sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
     else:
         _show(told, chosen)
+        for missing in sorted({*(reason or ())} - {letter.reason for letter in told.letters}):
+            _console().print(f"no letter has the reason {missing!r}; there are: {_reasons(told.letters) or 'none'}")
         if replay:
             _show_again(chosen, results)
     if any(one.outcome != "answer" for one in results):
@@ -96,11 +100,16 @@ def _show(told: LetterList, letters: Sequence[Letter]) -> None:
             letter.detail or _most(letter),
         )
     console.print(table)
-    reasons = ", ".join(f"{name} {count}" for name, count in Counter(x.reason for x in letters).most_common())
     kept = sum(bool(letter.tensors) for letter in letters)
-    console.print(f"{told.kind} {told.name}: {len(letters)} letters ({reasons or 'none'}); inputs kept of {kept} (*)")
+    console.print(
+        f"{told.kind} {told.name}: {len(letters)} letters ({_reasons(letters) or 'none'}); inputs kept of {kept} (*)"
+    )
     if told.forgotten:
         console.print(f"{told.forgotten} older ones had to make room")
+
+
+def _reasons(letters: Sequence[Letter]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in Counter(x.reason for x in letters).most_common())
 
 
 def _show_again(letters: Sequence[Letter], results: Sequence[Told]) -> None:

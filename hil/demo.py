@@ -31,6 +31,7 @@ from hil.report_html import write_html
 from hil.rig import Rig
 from hil.verdict import judge
 from hil.weight import add_weight
+from hil.written import require_place
 from partitioner.terminal import PlainConsole
 from shared.errors import UserError
 from shared.request import Array
@@ -81,6 +82,7 @@ def main(
         settings = msgspec.structs.replace(settings, stream=msgspec.structs.replace(settings.stream, frames=frames))
     fault = _plant(plant)
     folder = _folder(out)
+    require_place(json)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     weight = tuple(add_weight())
     sys.setswitchinterval(SWITCH_S)

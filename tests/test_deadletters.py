@@ -335,7 +335,9 @@ def test_an_agent_lists_its_letters_and_they_are_asked_again(bundle: Path, tmp_p
         assert status == 0, said
         assert "answer" in said
         assert "exact by the device" in said
-        assert call(endpoint, "--reason", "nothing")[1].count("expired") == 0
+        said = call(endpoint, "--reason", "nothing")[1]
+        assert "0 letters (none)" in said
+        assert "no letter has the reason 'nothing'; there are: expired 1" in said
 
 
 def test_a_node_shows_its_letters_only_where_that_is_said(bundle: Path) -> None:
@@ -364,5 +366,7 @@ def test_a_node_shows_its_letters_only_where_that_is_said(bundle: Path) -> None:
 def test_a_journal_cannot_be_asked_again(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="a journal holds no inputs"):
         call(tmp_path, "--replay")
+    with pytest.raises(InputError, match="--deadline-ms: nothing is asked again without --replay"):
+        call(tmp_path, "--deadline-ms", "5")
     with pytest.raises(InputError, match="holds no journal"):
         call(tmp_path)

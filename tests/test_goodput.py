@@ -340,6 +340,7 @@ def test_shares_by_class_at_given_rates_alone_and_beside_a_background(tmp_path: 
     [
         ("one_model", ["--background", "2"], "no model has a rate of its own"),
         ("one_model", ["--rate", "5", "--svg", "charts"], "leave one of them out"),
+        ("one_model", ["--rate", "inf"], "less than or equal to 1000000000"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(stem: str, extra: list[str], says: str) -> None:

@@ -12,12 +12,13 @@ from hil.load.cli import parse_in_flight, parse_rates
 from hil.load.compare import compare
 from hil.load.figures import EPSILON_NS, figures_of
 from hil.load.histogram import Histogram, histogram, together
-from hil.load.report import Environment, Load, LoadReport, read_report, write_report
+from hil.load.report import Environment, Load, LoadReport, read_report
 from hil.load.rows import MISSED, ON_TIME, REJECTED, Recorder
 from hil.load.search import MOST_REPEATS, RateSearch
 from hil.load.sender import Sender, allowed_share, bottleneck, late_limit_ns, sender_of
 from hil.load.source import Source, parse_arrivals, schedule
 from hil.stalls import Stall
+from hil.written import write_json
 from shared.errors import InvariantBroken, UserError
 from shared.lateness import LatenessFigures
 
@@ -285,7 +286,7 @@ def test_a_report_is_read_as_it_was_written_and_anything_else_is_refused_by_name
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     path = tmp_path_factory.mktemp("reports") / "a.json"
-    write_report(report(), path)
+    write_json(path, report())
     assert read_report(path) == report()
     for wrong in (b"{}", b"nothing", b"\xff", b"[" * 100_000):
         path.write_bytes(wrong)

@@ -150,6 +150,11 @@ def test_a_node_is_loaded_as_an_edge_would_and_says_itself_what_it_ran(bundle: B
             closed = play([target], [Source(in_flight=4, deadline_ms=5_000.0)], ENDED, 1)
         with pytest.raises(HeadtailError, match="does not serve"):
             NodeTarget(endpoint, "0" * 64, bundle.plan, "raw", frames_of(bundle, raw), 1)
+        with (
+            closing(NodeTarget(endpoint, bundle.contract, bundle.plan, "raw", frames_of(bundle, raw), 9)) as target,
+            pytest.raises(UserError, match="none of these requests: priority 9, expected 0 to 2"),
+        ):
+            play([target], [Source(in_flight=1, deadline_ms=5_000.0)], ENDED, 1)
         stats = node.end()
     for rows in (played.rows, closed.rows):
         found = figures_of(rows, ENDED)
@@ -204,6 +209,11 @@ def test_an_agent_is_loaded_through_its_client(tmp_path: Path) -> None:
         played = play([target], [Source(rate_per_s=100.0, deadline_ms=5_000.0)], ENDED, 1)
         closed = play([target], [Source(in_flight=2, deadline_ms=5_000.0)], ENDED, 1)
         late = play([target], [Source(rate_per_s=50.0, deadline_ms=1e-5)], ENDED, 1)
+    with (
+        closing(AgentTarget(Client.embedded(settings), None, inputs, 9)) as target,
+        pytest.raises(UserError, match="none of these requests: priority"),
+    ):
+        play([target], [Source(in_flight=1, deadline_ms=5_000.0)], ENDED, 1)
     for rows in (played.rows, closed.rows):
         found = figures_of(rows, ENDED)
         assert found.on_time == found.requests > 0
@@ -244,6 +254,16 @@ def test_a_bundle_is_loaded_from_the_command_line_and_the_report_is_one_json(
     assert "1.000" in capsys.readouterr().out
 
 
+def test_a_run_in_which_nothing_was_due_is_not_judged_and_no_search_goes_on_from_it(
+    bundle: Bundle, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ("--rate", "0.1", "--arrivals", "periodic", "--seconds", "0.2", "--warm-up", "0")
+    assert status_of("bench", "load", str(bundle.path), *asked) == 1
+    assert "NOT JUDGED: no request was due in it" in capsys.readouterr().out
+    assert status_of("bench", "load", str(bundle.path), *asked, "--search") == 2
+    assert "expected a longer run or a higher rate" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
@@ -271,7 +291,7 @@ def test_a_target_that_cannot_be_asked_is_one_line_and_status_2(
         (("--search", "--rate", "10,20"), "the one rate"),
         (("--rate", "10", "--deadline", "10"), "duration '10'"),
         (("--rate", "10", "--arrivals", "never"), "arrivals 'never'"),
-        (("--rate", "10", "--json", "/nowhere/at/all.json"), "no such folder"),
+        (("--rate", "10", "--json", "/nowhere/at/all.json"), "cannot be written: No such"),
     ],
 )
 def test_a_wrong_wish_is_one_line_and_status_2(

@@ -408,3 +408,6 @@ def test_the_command_tells_both_and_fails_where_pressure_does_not_pay() -> None:
     short = runner.invoke(group(), ["pressure", "--seconds", "4"])
     assert short.exit_code == 2
     assert "--seconds 4: expected more than the 4 s" in short.output
+    none = runner.invoke(group(), ["pressure", "--load", "0.05", "--seconds", "4.1", "--tail-ms", "1000"])
+    assert none.exit_code == 2
+    assert "no request counts" in none.output

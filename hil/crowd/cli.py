@@ -11,9 +11,9 @@ import typer
 
 from hil.crowd.play import WINDOW_NS, Crowd, Outcome, play
 from hil.crowd.rules import OFFERED, SWING, Judged, judge
-from hil.links.files import write_text
 from hil.regret.chart import Line, Panel, page, rolling
 from hil.regret.world import Turns
+from hil.written import require_place, write_text
 from shared.errors import UserError
 from shared.lateness import LatenessFigures
 
@@ -59,6 +59,7 @@ def main(
             f"--dies-s {dies_s:g}, --returns-s {returns_s:g}, --seconds {seconds:g}: expected a death before the return, and "
             "both within the run"
         )
+    require_place(svg)
     crowd = Crowd(
         edges=edges,
         nodes=nodes,

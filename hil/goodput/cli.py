@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import statistics
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -18,6 +16,8 @@ from hil.goodput.chart import draw
 from hil.goodput.policies import POLICIES
 from hil.goodput.search import Goodput, run, search
 from hil.goodput.world import Played
+from hil.pools import pool_of
+from hil.written import require_folder, require_place, write_json, write_text
 from shared.errors import UserError
 
 ALL = "all"
@@ -70,7 +70,7 @@ def goodput(
     seeds: Annotated[int, typer.Option(min=1, max=100, help="Draws of the arrivals.")] = 3,
     rate: Annotated[
         list[float] | None,
-        typer.Option(min=0.001, help="Do not search: tell the share in time at this rate. May be repeated."),
+        typer.Option(min=0.001, max=1e9, help="Do not search: tell the share in time at this rate. May be repeated."),
     ] = None,
     background: Annotated[
         list[float] | None,
@@ -101,6 +101,8 @@ def goodput(
     for name in names:
         if name not in POLICIES:
             raise UserError(f"policy {name!r} is unknown; expected {', '.join(POLICIES)}, or {ALL}")
+    require_place(json)
+    require_folder(svg)
     bounds = {name: case.staggered_per_s() for name, case in read.items()}
     found: list[Goodput] = []
     runs: list[Shares] = []
@@ -118,16 +120,16 @@ def goodput(
             found += mine
             typer.echo(_row(p, mine, bound))
         if svg is not None and not rate:
-            svg.mkdir(parents=True, exist_ok=True)
-            (svg / f"{name}.svg").write_text(draw(case.about, [g for g in found if g.case == name], share))
-    _write(json, Result(share, requests, bounds, found, runs))
+            write_text(svg / f"{name}.svg", draw(case.about, [g for g in found if g.case == name], share))
+    if json is not None:
+        write_json(json, Result(share, requests, bounds, found, runs))
 
 
 def _each(work: Callable[[Task], Found], tasks: Sequence[Task], jobs: int) -> list[Found]:
     jobs = min(jobs or len(os.sched_getaffinity(0)), len(tasks))
     if jobs == 1:
         return [work(task) for task in tasks]
-    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
+    with pool_of(jobs) as pool:
         return list(pool.map(work, tasks))
 
 
@@ -175,12 +177,3 @@ def _by_class(runs: Sequence[Played]) -> list[str]:
         for (model, priority), (offered, on_time, late) in merged.items()
         if offered
     ]
-
-
-def _write(path: Path | None, result: Result) -> None:
-    if path is None:
-        return
-    try:
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(result)) + b"\n")
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror}") from None

@@ -12,7 +12,7 @@ import typer
 
 from hil.links.checked_fit import check
 from hil.links.echoes import HELD_MS, UNSEEN_MS
-from hil.links.files import read_link, read_text, write_text
+from hil.links.files import read_link, read_text
 from hil.links.fit import fit as fitted
 from hil.links.generator import generate as generated
 from hil.links.model import check_model
@@ -21,6 +21,7 @@ from hil.links.states import DEFAULT, Thresholds
 from hil.links.summary import distances, summarise
 from hil.links.trace_csv import write_trace
 from hil.links.words import compared, distances_told, states_told
+from hil.written import write_text
 from shared.errors import UserError
 
 StepMs = Annotated[

@@ -1,4 +1,4 @@
-"""Files of links: traces and logs of echoes read, texts read and written, with errors that name the file."""
+"""Files of links: traces and logs of echoes read, texts read, with errors that name the file."""
 
 from __future__ import annotations
 
@@ -40,14 +40,6 @@ def read_text(path: Path) -> str:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise UserError(f"{path}: not a text file in UTF-8") from None
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file. Raises `UserError` where it cannot be."""
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def _step_us(log: EchoLog, step_ms: float | None) -> int:

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from edge.client import Client
 from hil.load.rows import MISSED, REJECTED, SUPERSEDED, Recorder
-from shared.errors import HeadtailError
+from shared.errors import HeadtailError, UserError
 from shared.request import Answer, Array, Missed, Outcome, Rejected
 
 Inputs = Mapping[str, Array]
@@ -78,7 +78,7 @@ class AgentTarget:
         os.eventfd_write(self._bell, 1)
 
     def take(self) -> list[int]:
-        """Note the outcomes that have come."""
+        """Note the outcomes that have come. Raises `UserError` where the agent takes no such requests."""
         with suppress(BlockingIOError):
             os.eventfd_read(self._bell)
         ended: list[int] = []
@@ -104,6 +104,8 @@ class AgentTarget:
                 self._recorder.answered(place, dict[str, int](stages.items()), at_ns)
             case Missed(stage=stage):
                 self._recorder.refused(place, MISSED, stage, at_ns)
+            case Rejected(reason="input", detail=detail):
+                raise UserError(f"the agent takes none of these requests: {detail}")
             case Rejected(reason=reason):
                 self._recorder.refused(place, REJECTED, reason, at_ns)
             case _:

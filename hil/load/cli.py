@@ -13,12 +13,13 @@ import typer
 from hil.load.compare import compare as compare_reports
 from hil.load.environment import environment
 from hil.load.opening import Asked, Opened
-from hil.load.report import LoadReport, read_report, write_report
+from hil.load.report import LoadReport, read_report
 from hil.load.runs import Way, search, sweep
 from hil.load.sender import allowed_share
 from hil.load.show import show_comparison, show_report
 from hil.load.source import Source, parse_arrivals
 from hil.weight import add_weight
+from hil.written import require_place, write_json
 from partitioner.options import parse_duration
 from partitioner.terminal import PlainConsole
 from shared.errors import UserError
@@ -79,8 +80,7 @@ def load(
     source = Source(deadline_ms=parse_duration(deadline) / 1e6, priority=priority, process=process, cv=cv)
     sources = _sources(source, rate, in_flight, find)
     way = Way(seconds, warm_up, seed, allowed_share(share, late_share))
-    if report is not None and not report.parent.is_dir():
-        raise UserError(f"{report}: no such folder")
+    require_place(report)
     console = PlainConsole(highlight=True)
     add_weight()
     before = environment()
@@ -104,7 +104,7 @@ def load(
     )
     show_report(told, console)
     if report is not None:
-        write_report(told, report)
+        write_json(report, told)
     if not any(run.judged for run in runs) or (found is not None and found.rate_per_s == 0.0):
         raise typer.Exit(NO)
 

@@ -16,7 +16,7 @@ import msgspec
 
 from hil.asker import LINK, Asker
 from hil.load.rows import MISSED, REJECTED, Recorder
-from shared.errors import HeadtailError
+from shared.errors import HeadtailError, UserError
 from shared.events import Event, LinkDown, Received, Send
 from shared.plan import Plan
 from shared.request import Buffer
@@ -109,7 +109,7 @@ class NodeTarget:
             self._refuse(place, MISSED, "unsent", now)
 
     def take(self) -> list[int]:
-        """Note replies and refusals; probe where it is time to."""
+        """Note replies and refusals; probe where it is time to. Raises `UserError` where the node takes no such requests."""
         now = time.monotonic_ns()
         if now >= self._probe.sent_ns + PROBE_NS:
             self._probe = msgspec.structs.replace(self._probe, number=self._probe.number + 1, sent_ns=now)
@@ -142,6 +142,8 @@ class NodeTarget:
                 if place is not None:
                     self._recorder.answered(place, dict[str, int](stages.items()), time.monotonic_ns())
                     self._ended.append(place)
+            case Refusal(reason="input", detail=detail):
+                raise UserError(f"the node takes none of these requests: {detail}")
             case Refusal(sequence=sequence, reason=reason, detail=detail, load=load):
                 self._credits = load.credits
                 place = self._places.pop(sequence, None)

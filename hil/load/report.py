@@ -62,11 +62,6 @@ class LoadReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: str = FORMAT
 
 
-def write_report(report: LoadReport, path: Path) -> None:
-    """Write it as JSON. Raises `OSError`."""
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
-
-
 def read_report(path: Path) -> LoadReport:
     """Read one. Raises `UserError` that names the file, for one that is not there or no such report."""
     try:

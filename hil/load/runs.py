@@ -15,8 +15,11 @@ from hil.load.search import MOST_RATE, Found, RateSearch
 from hil.load.sender import bottleneck, sender_of
 from hil.load.source import MOST_REQUESTS, Source
 from hil.monitor import Monitor, Noise
+from shared.errors import UserError
 
 Progress = Callable[[str], None]
+NOTHING = "no request was due in it"
+"""Why a run without requests is not judged."""
 MOST_KEPT = 0.9 * MOST_REQUESTS
 """Requests expected of a run of a search; they come at random."""
 
@@ -43,7 +46,7 @@ def measure(opened: Opened, source: Source, way: Way, monitor: Monitor, noise: N
         source=source,
         figures=figures_of(rows, way.seconds),
         sender=sender,
-        why=bottleneck(sender, way.late_share),
+        why=bottleneck(sender, way.late_share) if len(rows) else NOTHING,
         machine=machine,
         stalled=noise.stalled(machine),
     )
@@ -63,7 +66,8 @@ def sweep(opened: Opened, sources: Sequence[Source], way: Way, progress: Progres
 def search(
     opened: Opened, source: Source, share: float, precision: float, way: Way, progress: Progress
 ) -> tuple[Found, list[Load]]:
-    """The highest rate of a source, from its own rate on, at which this share is on time; and all runs."""
+    """The highest rate of a source, from its own rate on, at which this share is on time; and all runs. Raises `UserError`
+    where none was due in a run, which says nothing of its rate."""
     most = min(MOST_RATE, MOST_KEPT / (way.warm_up_s + way.seconds))
     noise, seeking, found = Noise(), RateSearch(source.rate_per_s, share, precision, most), list[Load]()
     with Monitor(noise.late_ms) as monitor:
@@ -71,6 +75,8 @@ def search(
             trial = msgspec.structs.replace(source, rate_per_s=seeking.rate)
             progress(str(trial))
             load = measure(opened, trial, way, monitor, noise)
+            if not load.figures.requests:
+                raise UserError(f"{trial}: {NOTHING}, {way.seconds:g} s; expected a longer run or a higher rate")
             found.append(load)
             seeking.told(load.figures.on_time_share, load.judged)
     return seeking.found(), found

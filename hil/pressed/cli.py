@@ -60,7 +60,13 @@ def main(
     pairs: list[Pair] = []
     for load in loads or LOADS:
         press = Press(load, edges, executors, tail_ms, deadline_ms, seconds, return_ms=return_ms, seed=seed)
-        pairs.append(Pair(play(msgspec.structs.replace(press, return_ms=OFF_MS)), play(press)))
+        silent = play(msgspec.structs.replace(press, return_ms=OFF_MS))
+        if not silent.requests:
+            raise UserError(
+                f"--load {load:g}, --tail-ms {tail_ms:g}, --seconds {seconds:g}: no request counts; expected a longer "
+                "run, or more of them"
+            )
+        pairs.append(Pair(silent, play(press)))
     faults = tuple(fault for pair in pairs for fault in judge(pair))
     result = Result(tuple(pairs), faults, time.monotonic() - began)
     typer.echo(msgspec.json.format(msgspec.json.encode(result)).decode() if as_json else told(result))

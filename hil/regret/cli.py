@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Annotated
 
@@ -16,13 +14,15 @@ import numpy as np
 import typer
 
 from edge.cloud_way import BEST
-from hil.links.files import read_link, read_text, write_text
+from hil.links.files import read_link, read_text
 from hil.links.generator import generate
 from hil.links.model_file import read_model
 from hil.links.trace import runs
+from hil.pools import pool_of
 from hil.regret.chart import Line, Panel, page, rolling
 from hil.regret.play import ORACLE, Case, Played, case_of, fixed_routes, oracle, play
 from hil.regret.words import CaseRows, Regret, Row, mean_table, predictions_table, regret, table, together, verdict
+from hil.written import require_place, write_text
 from shared.bundle import load_bundle
 from shared.errors import UserError
 from shared.plan import Plan
@@ -77,6 +77,7 @@ def main(
     Exit status 1 where the policy's on-time share is more than 0.5 points below the oracle's in the mean, its share of exact
     answers more than 5, or where a fixed route is better.
     """
+    require_place(svg)
     bundled = None if plan is None else load_bundle(plan).plan
     settings = EdgeSettings() if config is None else load_edge(config)
     cases = [
@@ -156,7 +157,7 @@ def _replayed(cases: list[Case], jobs: int) -> Iterator[list[tuple[Played, float
         results: Iterator[tuple[Played, float]] = map(_run, tasks)
         yield from _grouped(results, policies)
         return
-    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+    with pool_of(jobs) as pool:
         yield from _grouped(pool.map(_run, tasks), policies)
 
 

@@ -6,16 +6,14 @@ depends on it. An interrupt ends the processes; what they had found by then is k
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, wait
 from itertools import islice
 
 import msgspec
 
+from hil.pools import pool_of
 from hil.sim.author import write
 from hil.sim.checks import Found, checked_play, told_failure
 from hil.sim.scenario import SCENARIOS
@@ -71,28 +69,10 @@ def judge_all(tasks: Iterable[Task], jobs: int) -> Iterator[Verdict]:
         yield from map(judge, tasks)
         return
     left = iter(tasks)
-    with _processes(jobs) as submit:
-        out = {submit(task) for task in islice(left, AHEAD * jobs)}
+    with pool_of(jobs) as pool:
+        out = {pool.submit(judge, task) for task in islice(left, AHEAD * jobs)}
         while out:
             done, out = wait(out, return_when=FIRST_COMPLETED)
-            out |= {submit(task) for task in islice(left, len(done))}
+            out |= {pool.submit(judge, task) for task in islice(left, len(done))}
             for future in done:
                 yield future.result()
-
-
-@contextmanager
-def _processes(jobs: int) -> Generator[Callable[[Task], Future[Verdict]], None, None]:
-    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), initializer=_ignore_interrupts)
-    try:
-        yield lambda task: pool.submit(judge, task)
-    except BaseException:
-        for process in list(multiprocessing.active_children()):
-            process.kill()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _ignore_interrupts() -> None:
-    """An interrupt from the terminal reaches every process: the first one ends the others."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
