@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from edge.door import Inputs, bind, by_name, choose_model, family_of
+from edge.door import Inputs, bind, by_name, check_shape, choose_model, family_of, specs
 from shared.errors import InputError, InvariantBroken
 from shared.padding import pad
-from shared.request import Array
+from shared.request import Array, TensorSpec
 from shared.wire.messages import ModelInfo
 
 
@@ -35,8 +35,18 @@ def bind_to_bucket(
     if info.padding is None or info.padding.size == length:
         arrays, rows = bind(info, given, copy=copy)
         return info, arrays, rows, 0
+    _check_rows(info, given)
     arrays, rows = bind(info, pad(info.padding, given), copy=copy)
     return info, arrays, rows, length
+
+
+def _check_rows(info: ModelInfo, given: Mapping[str, Array]) -> None:
+    """Refuse rows that the bucket does not take as they were given: not the shape that they were padded to, nor after memory
+    for that was taken."""
+    for spec in specs(info):
+        array = given[spec.name]
+        if array.ndim and array.shape[0] != spec.shape[0]:
+            check_shape(info, TensorSpec(spec.name, spec.dtype, (spec.shape[0], *array.shape[1:])), array)
 
 
 def _length(family: Sequence[ModelInfo], given: Mapping[str, Array]) -> int:

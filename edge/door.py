@@ -216,7 +216,7 @@ def _rows(info: ModelInfo, expected: tuple[TensorSpec, ...], arrays: list[Array]
     rows = 0
     for spec, array in zip(expected, arrays, strict=True):
         _check_dtype(spec, array)
-        here = _check_shape(info, spec, array)
+        here = check_shape(info, spec, array)
         if rows and here != rows:
             raise InputError(
                 f"input {spec.name!r} has {here} rows where {expected[0].name!r} has {rows}: all inputs of a request "
@@ -232,7 +232,8 @@ def _check_dtype(spec: TensorSpec, array: Array) -> None:
         raise InputError(f"input {spec.name!r}: expected dtype {spec.dtype}, got {array.dtype}")
 
 
-def _check_shape(info: ModelInfo, spec: TensorSpec, array: Array) -> int:
+def check_shape(info: ModelInfo, spec: TensorSpec, array: Array) -> int:
+    """How many rows of this shape an array has. Raises `InputError` for another shape, and for more rows than may be."""
     shape = array.shape
     if not info.batchable or not spec.shape or not shape:
         if shape != spec.shape:

@@ -45,6 +45,7 @@ from shared.request import Answer, Buffer, Missed, Rejected, Request, Superseded
 from shared.settings import EdgeSettings
 from shared.slots import rows_bound
 from shared.wire.codec import array_of
+from shared.wire.families import family_faults
 from shared.wire.messages import (
     MAX_HEADER,
     PROTOCOL,
@@ -101,11 +102,23 @@ def model_info(plan: Plan, contract: str, settings: EdgeSettings) -> ModelInfo:
     )
 
 
+def model_infos(plans: Mapping[str, Plan], settings: EdgeSettings) -> dict[str, ModelInfo]:
+    """What clients are told of these plans (by contract digest), by name. Raises `SettingsError` as `most_rows`, and for
+    models that could not be told apart by what a client asks for."""
+    infos = [model_info(plan, contract, settings) for contract, plan in plans.items()]
+    found = {info.name: info for info in infos}
+    if len(found) < len(infos):
+        raise SettingsError(f"agent.models: two bundles are called the same: {', '.join(i.name for i in infos)}")
+    for fault in family_faults(infos):
+        raise SettingsError(f"agent.models: {fault}")
+    return found
+
+
 class Front:
     """The agent's machine: clients and their requests around `broker`, which sees only what has been checked.
 
-    `plans` by contract digest. Raises `SettingsError` where two models share a name, or so many are served that the greeting
-    would not fit into a header, or a model's request would not fit into a message.
+    `plans` by contract digest. Raises `SettingsError` as `model_infos`, and where so many are served that the greeting would
+    not fit into a header.
     """
 
     def __init__(self, settings: EdgeSettings, plans: Mapping[str, Plan], incarnation: int, broker: Machine) -> None:
@@ -117,12 +130,10 @@ class Front:
         self._sessions: dict[str, _Session] = {}
         self._streams = 0
         self._look_ns = 0
-        models = tuple(model_info(plan, contract, settings) for contract, plan in plans.items())
+        models = tuple(model_infos(plans, settings).values())
         self._most_rows = {info.contract: info.max_batch for info in models}
         self._by_name = {info.name: info.contract for info in models}
         self._greeting = Attached(PROTOCOL, settings.agent.name, incarnation, models)
-        if len(self._by_name) < len(models):
-            raise SettingsError(f"agent.models: two bundles are called the same: {', '.join(i.name for i in models)}")
         if len(msgspec.msgpack.encode(self._greeting)) > MAX_HEADER:
             raise SettingsError(f"agent.models: {len(models)} models do not fit into one greeting; serve fewer of them")
         self.refused: dict[str, int] = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from edge.fleet import absent_sources, with_newest
-from edge.front import model_info
+from edge.front import model_infos
 from edge.journal import EDGE, build_broker, edge_setup
 from edge.paths import connections
 from shared.addresses import AddressWatch
@@ -84,7 +84,7 @@ class Host:
     @property
     def models(self) -> dict[str, ModelInfo]:
         """What clients are told of the models, by name."""
-        return {plan.name: model_info(plan, contract, self._settings) for contract, plan in self.plans.items()}
+        return model_infos(self.plans, self._settings)
 
     def perform(self, action: Action) -> Event | None:
         """Carry out what concerns executors and nodes."""

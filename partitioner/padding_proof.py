@@ -174,7 +174,7 @@ def _padded(options: PlanOptions, axes: Mapping[str, int]) -> tuple[PaddedInput,
     for name, value in values.items():
         with np.errstate(all="ignore"):
             held = float(np.asarray(value).astype(dtypes[name]))
-        if not np.isclose(held, value, rtol=1e-3, atol=0.0):
+        if held != value if dtypes[name].kind in "iub" else not np.isclose(held, value, rtol=1e-3, atol=0.0):
             raise UserError(f"pad {name}={value:g}: input {name!r} is {dtypes[name]}, which has no such number")
     return tuple(PaddedInput(name, axis, values.get(name, 0.0)) for name, axis in axes.items())
 

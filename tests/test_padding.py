@@ -16,13 +16,16 @@ from plans import make_plan
 from edge.answers import to_header
 from edge.buckets import bind_to_bucket
 from edge.door import choose_model
-from shared.errors import InputError, PeerError
+from edge.front import model_infos
+from shared.errors import InputError, PeerError, SettingsError
 from shared.events import Send
 from shared.padding import CutOutput, PaddedInput, Padding, as_asked, cut_back, pad, padding_faults, unpad
 from shared.plan import Cut, contract_digest
 from shared.plan_rules import plan_faults
 from shared.request import EXACT, Answer, Array, Missed, TensorSpec
+from shared.settings import EdgeSettings
 from shared.wire import codec
+from shared.wire.families import family_faults
 from shared.wire.messages import PROTOCOL, Attached, Final, ModelInfo, Submit
 
 INPUTS = (PaddedInput("ids", 1, 7.0), PaddedInput("mask", 1))
@@ -127,6 +130,10 @@ def test_a_plan_that_pads_is_another_contract_and_has_nothing_that_was_not_prove
         padded, padding=msgspec.structs.replace(padded.padding, outputs=(CutOutput("y", 2),))
     )
     assert any("has not 8 on axis 2" in fault for fault in plan_faults(wrong))
+    ones = Padding("m", "seq", 8, (PaddedInput("x", 1, 1.0),), (CutOutput("y", 1),))
+    twin = msgspec.structs.replace(padded, name="twin", padding=ones)
+    with pytest.raises(SettingsError, match=r"agent\.models: .* are both the bucket 8 of 'm'; expected one"):
+        model_infos({contract_digest(one): one for one in (padded, twin)}, EdgeSettings())
     assert b"padding" not in msgspec.json.encode(whole), "a plan that pads nothing reads as ever"
     assert msgspec.json.decode(msgspec.json.encode(padded), type=type(plan)) == padded
     assert contract == contract_digest(plan)
@@ -172,6 +179,8 @@ def test_what_passes_is_the_clients_own() -> None:
         ({"ids": np.zeros((1, 3))}, "'ids': expected dtype int64, got float64"),
         ({"mask": np.ones((2, 3), np.float32)}, "'mask' has 2 rows where 'ids' has 1"),
         ({"more": np.ones(1)}, "unknown 'more'"),
+        (asked(3, 0), r"'ids': shape \[0, 3\] holds no element; expected \[n, 3\] with n from 1 to 4"),
+        (asked(3, 5), "'ids': 5 rows are too many; model 'reader-4' takes at most 4"),
     ],
 )
 def test_what_no_bucket_takes_is_refused_by_name(change: dict[str, Array], told: str) -> None:
@@ -186,6 +195,43 @@ def test_models_that_pad_nothing_are_asked_as_ever() -> None:
         bind_to_bucket(WITH_PLAIN, None, asked(3))
     with pytest.raises(InputError, match="the agent has: face, reader, reader-16, reader-4, reader-8"):
         bind_to_bucket(WITH_PLAIN, "writer", asked(3))
+
+
+def test_a_bucket_of_which_there_is_but_one_row_says_what_was_given_and_not_what_that_was_padded_to() -> None:
+    single = {"reader-8": msgspec.structs.replace(bucket(8), batchable=False)}
+    with pytest.raises(InputError, match=r"'ids': expected shape \[1, 3\], got \[2, 3\]"):
+        bind_to_bucket(single, "reader", asked(3, 2))
+
+
+OTHER = msgspec.structs.replace(bucket(8), name="other-8")
+
+
+@pytest.mark.parametrize(
+    ("models", "told"),
+    [
+        ((msgspec.structs.replace(PLAIN, name="reader"),), "model 'reader' has the name of the family of 'reader-4'"),
+        (
+            (msgspec.structs.replace(OTHER, name="reader", padding=padding(8, "x")),),
+            "'reader' has the name of the family",
+        ),
+        ((OTHER, bucket(8, "again")), "'other-8' and 'reader-8' are both the bucket 8 of 'reader'"),
+        (
+            (msgspec.structs.replace(OTHER, outputs=("y",)),),
+            "'reader-4' and 'other-8' are buckets of 'reader', and their",
+        ),
+        ((msgspec.structs.replace(OTHER, batchable=False),), "their tensors differ"),
+        (
+            (msgspec.structs.replace(OTHER, inputs=(*OTHER.inputs, ("more", "float32", (1, 2)))),),
+            "their tensors differ by more than the length",
+        ),
+    ],
+)
+def test_models_that_no_name_tells_apart_are_refused(models: tuple[ModelInfo, ...], told: str) -> None:
+    assert list(family_faults(tuple(WITH_PLAIN.values()))) == []
+    told_of = (bucket(4), *models)
+    assert told in " ".join(family_faults(told_of))
+    with pytest.raises(PeerError, match=r"famil|bucket"):
+        codec.decode_agent(codec.encode(Attached(PROTOCOL, "edge", 3, told_of)))
 
 
 def test_a_stream_of_a_family_is_announced_as_its_largest_bucket() -> None:

@@ -184,6 +184,7 @@ def test_a_length_at_which_the_model_does_not_run_is_named(tmp_path: Path) -> No
         ({"buckets": "seq=8", "rung": "int8"}, "--rung: leave it out"),
         ({"buckets": "seq=8", "pad": "y=1"}, "pad y: is not padded; expected one of x, mask"),
         ({"buckets": "seq=8", "pad": "mask=0.5"}, "input 'mask' is int64, which has no such number"),
+        ({"buckets": "seq=8", "pad": "mask=5000.5"}, "input 'mask' is int64, which has no such number"),
         ({"pad": "x=1"}, "--pad x: nothing is padded without --buckets"),
     ],
 )

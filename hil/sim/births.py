@@ -11,7 +11,7 @@ from cloud.journal import NODE, build_session, node_setup
 from cloud.session import Session
 from edge.broker import Broker
 from edge.direct import Direct
-from edge.front import Front, model_info
+from edge.front import Front, model_infos
 from edge.journal import EDGE, build_broker, edge_setup
 from edge.outcomes import Outcomes
 from edge.paths import connections
@@ -116,7 +116,7 @@ class Births:
         if device.embedded:
             plans = self._site.plans(device.models, self._site.versions[device.name])
             broker = self._broker(name, device.settings, plans, incarnation)
-            models = {plan.name: model_info(plan, c, device.settings) for c, plan in plans.items()}
+            models = model_infos(plans, device.settings)
             outcomes = Outcomes(name, device.settings.limits.max_open)
             direct = Direct(name, outcomes, broker, models, device.settings.scheduling.priority_levels)
             process = self._born(name, "client", incarnation, device.name, direct, plans, device.late_us, at)

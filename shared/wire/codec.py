@@ -20,6 +20,7 @@ import numpy as np
 from shared.errors import InvariantBroken, PeerError
 from shared.padding import padding_faults
 from shared.request import Array, Buffer
+from shared.wire.families import family_faults
 from shared.wire.messages import (
     FULL_PRESSURE,
     MAX_CLASSES,
@@ -293,6 +294,8 @@ def _check_small(message: Message) -> None:
             _check_words(message.agent)
             for info in message.models:
                 _check_model(info)
+            for fault in family_faults(message.models):
+                raise PeerError("shape", fault)
         case Withdraw():
             _check_numbers(message.sequence)
         case OpenStream():
