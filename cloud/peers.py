@@ -14,6 +14,10 @@ from shared.wire.messages import MAX_PATHS, PROTOCOL, Hello, Infer
 SILENT_NS = 10_000_000_000
 """A peer that said nothing for this long is forgotten: a killed one would keep its credit from the others for ever."""
 
+QUIET_NS = 1_000_000_000
+"""What one that said nothing for this long has of the share of others is theirs: it was not told, but is likely to be gone,
+and whoever came meanwhile would wait for it until it is forgotten."""
+
 TOO_MUCH = ("expired", "overload")
 """Why those are refused who ask for more than is done in time."""
 
@@ -153,10 +157,14 @@ class Peers:
                 del self._by_link[link]
 
     def forget_silent(self, now: int) -> None:
-        """Remove those that were not heard of for `SILENT_NS` and have nothing here. Looks once in `LOOK_NS`."""
+        """Remove those that were not heard of for `SILENT_NS` and have nothing here, and free the others' share of those that
+        were not for `QUIET_NS`. Looks once in `LOOK_NS`."""
         if now >= self._look_ns:
             self._look_ns = now + LOOK_NS
             self._remove_silent(now)
+            for peer in self._by_name.values():
+                if now - peer.seen_ns > QUIET_NS:
+                    self.credits.granted(peer.account)
 
     def _make_room(self, now: int) -> None:
         if len(self._by_name) >= self._limit:

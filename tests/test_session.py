@@ -304,15 +304,16 @@ def test_more_peers_than_the_limit_are_refused_until_one_is_silent() -> None:
     assert isinstance(send.message, Welcome)
 
 
-def test_an_edge_that_was_killed_does_not_keep_its_credit_for_ever() -> None:
+def test_an_edge_that_was_killed_keeps_the_others_share_for_seconds_and_its_own_not_for_ever() -> None:
     s = session()
     give(s, hello("killed"), link="killed:1:data")
     give(s, hello("living"), link="living:1:data")
     give(s, hello("living", connection="probe"), link="living:1:probe")
-    (send,) = give(s, Probe(1, T0, 0, 0), T0 + 11_000 * MS, link="living:1:probe")
-    assert isinstance(send, Send)
-    assert isinstance(send.message, ProbeReply)
-    assert send.message.load.credits == 64
+    for after_ms, credits_ in ((100, 0), (1_200, 32), (11_000, 64)):
+        (send,) = give(s, Probe(1, T0, 0, 0), T0 + after_ms * MS, link="living:1:probe")
+        assert isinstance(send, Send)
+        assert isinstance(send.message, ProbeReply)
+        assert send.message.load.credits == credits_, after_ms
 
 
 def test_a_connection_that_greets_under_many_names_is_one_peer() -> None:
