@@ -61,7 +61,7 @@ class Peers:
         seem to greet again."""
         self._limit = limit
         self._remember = remember
-        self._left: OrderedDict[str, Seen] = OrderedDict()
+        self._left: OrderedDict[str, tuple[int, ...]] = OrderedDict()
         self._by_name: dict[str, Peer] = {}
         self._by_link: dict[str, Peer] = {}
         self._look_ns = 0
@@ -113,7 +113,8 @@ class Peers:
             self.remove(gone)
         if peer is None:
             self._make_room(now)
-            attempts = self._left.pop(_account(message.peer, message.incarnation), None) or Seen(self._remember)
+            kept = self._left.pop(_account(message.peer, message.incarnation), None)
+            attempts = Seen(self._remember) if kept is None else Seen.of(self._remember, kept)
             peer = Peer(message.peer, message.incarnation, attempts)
             self._by_name[peer.name] = peer
             self.credits.join(peer.account)
@@ -149,7 +150,7 @@ class Peers:
         if self._by_name.get(peer.name) is peer:
             del self._by_name[peer.name]
             self.credits.leave(peer.account)
-            self._left[peer.account] = peer.attempts
+            self._left[peer.account] = peer.attempts.kept()
             if len(self._left) > 2 * self._limit:
                 self._left.popitem(last=False)
         for link in peer.links.values():

@@ -11,6 +11,8 @@ snapshot of the journal's then took 0.7 s for 200 edges that had asked often, in
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 REMEMBERED = 1024
 """Attempts of one edge that are remembered at least."""
 
@@ -30,6 +32,22 @@ class Seen:
         """By the number of the attempt, then by `sequence // BITS`."""
         self._count = 0
         self._floor = -1
+
+    @classmethod
+    def of(cls, limit: int, kept: Sequence[int]) -> Seen:
+        """What gave `kept`, with the same limit."""
+        seen = cls(limit)
+        seen._floor = kept[0]
+        for attempt, place, word in zip(kept[1::3], kept[2::3], kept[3::3], strict=True):
+            seen._words.setdefault(attempt, {})[place] = word
+            seen._count += word.bit_count()
+        return seen
+
+    def kept(self) -> tuple[int, ...]:
+        """All of it without tables, for the many that have left. With them, 2,048 edges that had asked four times each took
+        1.4 MB in place of 0.5, and the journal's snapshot of the node 11.6 ms in place of 2.3."""
+        words = [(attempt, place, word) for attempt, words in self._words.items() for place, word in words.items()]
+        return (self._floor, *(number for each in words for number in each))
 
     def first_time(self, sequence: int, attempt: int) -> bool:
         """Whether this attempt was certainly never here; from now on it was."""

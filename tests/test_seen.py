@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,8 +45,11 @@ def test_no_attempt_is_new_twice_and_a_new_one_that_is_not_far_behind_is_new(ste
         if new:
             taken.add((sequence, attempt))
         assert bits(seen) == seen._count <= 40 + BITS * len(seen._words)
+    again = Seen.of(1, seen.kept())
+    assert (again._words, again._count, again._floor) == (seen._words, seen._count, seen._floor)
     for sequence, attempt in taken:
         assert not seen.first_time(sequence, attempt)
+        assert not again.first_time(sequence, attempt)
 
 
 @pytest.mark.parametrize("apart", [1, 5, BITS, 10_000])
@@ -66,6 +71,24 @@ def test_an_attempt_has_sequences_of_its_own() -> None:
     assert not seen.first_time(7, 1)
     assert not seen.first_time(7, 2)
     assert not seen.first_time(-1, 1), "there are none below 0"
+
+
+def test_of_an_edge_that_has_left_little_is_kept() -> None:
+    """They are twice as many as may be there, and are held until others take their places."""
+    seldom, often, apart = Seen(1), Seen(1), Seen(1)
+    for number in range(2 * REMEMBERED):
+        if number < 4:
+            seldom.first_time(number, 1)
+        often.first_time(number, 1)
+        apart.first_time(number * BITS, 1)
+    assert seldom.kept() == (-1, 1, 0, 0b1111)
+    assert bytes_of(seldom.kept()) < 200
+    assert bytes_of(often.kept()) < 2_500
+    assert len(apart.kept()) <= 1 + 3 * (REMEMBERED + 1)
+
+
+def bytes_of(kept: tuple[int, ...]) -> int:
+    return sys.getsizeof(kept) + sum(sys.getsizeof(number) for number in kept)
 
 
 def test_what_often_asks_takes_few_words() -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from cloud.kept import Identity
-from cloud.seen import BITS
+from cloud.seen import BITS, Seen
 from cloud.session import Session
 from edge.broker import Broker
 from edge.direct import Direct
@@ -212,7 +212,8 @@ def peers_known(session: Session) -> int:
 def remembered(session: Session) -> list[tuple[int, int]]:
     """How many attempts are remembered of each peer, gone or not, and how many may be."""
     peers = session.peers
-    seen = [*(p.attempts for p in peers.all()), *peers._left.values()]
+    left = (Seen.of(peers._remember, kept) for kept in peers._left.values())
+    seen = [*(p.attempts for p in peers.all()), *left]
     return [
         (
             sum(word.bit_count() for words in s._words.values() for word in words.values()),
