@@ -13,6 +13,9 @@ from shared.queue import Job
 from shared.running import NEVER_NS, Launch
 from shared.scheduler import Scheduler
 
+WAKE_NS = 1_000_000
+"""So much sooner than its latest start a launch begins that waited for more rows, since a timer comes late."""
+
 
 class FormedScheduler(Scheduler):
     """The scheduler of a node whose launches wait, or are bounded, as `forming` says. Nothing is launched in pieces."""
@@ -65,6 +68,17 @@ class FormedScheduler(Scheduler):
         if unknown or len(self._came) > self._noted:
             raise InvariantBroken(f"of {len(self._queue)} waiting jobs {len(self._came)} came, {unknown} are not known")
 
+    def _release(self, run: int) -> tuple[Launch, frozenset[int]]:
+        self._opens_ns = NEVER_NS  # how late a launch is that waited behind a run says nothing of the timer
+        return super()._release(run)
+
+    def _give_up(self, now: int) -> list[Job]:
+        """As ever, and learn from a timer that came too late: where every one does, nothing would run to learn from."""
+        late = super()._give_up(now)
+        if late and self._opens_ns < now:
+            self.latency.observe_lead(now - self._opens_ns)
+        return late
+
     def _next(self, executor: int, now: int, dropped: list[Job]) -> Run | None:
         self._opens_ns = NEVER_NS
         return super()._next(executor, now, dropped)
@@ -75,7 +89,7 @@ class FormedScheduler(Scheduler):
         most = self._max_rows[head.contract]
         takes = self.latency.pessimistic(head.key, min(lane.rows, most))
         # What is less important stands behind the head, and may have less time.
-        latest = min(job.deadline_ns for job in lane.jobs) - self.latency.lead_ns - takes
+        latest = min(job.deadline_ns for job in lane.jobs) - self.latency.lead_ns - takes - WAKE_NS
         opens = self._forming.opens_ns(lane.rows, oldest, latest, most)
         if opens > now:
             self._opens_ns = min(self._opens_ns, opens)

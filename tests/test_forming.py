@@ -245,3 +245,18 @@ def test_nobody_is_late_for_having_waited_for_more(way: str, plan: Plan, request
         budget = requests[request - 1][1] * MS
         first, last = came[request], came[request] + budget
         assert any(begin < last and first < end for begin, end in taken), f"request {request} was held back for nothing"
+
+
+@pytest.mark.parametrize(("late_ms", "lost"), [(0.9, 0), (5.0, 2)])
+def test_a_timer_that_always_comes_late_costs_no_more_than_is_learned_from(late_ms: float, lost: int) -> None:
+    node = Node(batch_strategy="fixed")
+    now = T0
+    for _ in range(10):
+        node.ask(now)
+        while node.session.scheduler.queued:
+            now = node.wake_ns + round(late_ms * MS)
+            for run in node.tick(now):
+                now += 2 * MS
+                node.end(run, now, 2 * MS)
+        now += 100 * MS
+    assert len(node.refused) == lost
