@@ -132,7 +132,7 @@ def show(found: Background, console: Console) -> bool:
     for loss in found.losses:
         console.print(
             f"Limit: beside {loss.times:g} times the capacity the tight class loses at most {100 * MOST_LOST:g} points: "
-            f"{100 * loss.lost:+.3f} (standard error {100 * loss.error:.3f}): {loss.verdict}.",
+            f"{loss.told}{loss.verdict}.",
             style=None if loss.verdict == "holds" else "bold red" if loss.verdict == "BROKEN" else "yellow",
         )
     return found.holds

@@ -75,13 +75,18 @@ class ActSum(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Loss(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What an act lost against the control, as a share, and the standard error of that. `verdict` is `holds`, `BROKEN`, or
-    why it cannot be told."""
+    """What an act lost against the control, as a share, and the standard error of that, None where there was nothing to hold
+    against it. `verdict` is `holds`, `BROKEN`, or why it cannot be told."""
 
     times: float
     lost: float
-    error: float
+    error: float | None
     verdict: str
+
+    @property
+    def told(self) -> str:
+        """What was lost, in points."""
+        return "" if self.error is None else f"{100 * self.lost:+.3f} (standard error {100 * self.error:.3f}): "
 
 
 class Background(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -133,7 +138,7 @@ def _act(times: float, stretches: Sequence[Stretch]) -> ActSum:
 def _loss(control: ActSum, act: ActSum) -> Loss:
     if not control.requests or not act.requests:
         return Loss(
-            act.times, 0.0, 1.0, "nothing to judge: the load generator was the bottleneck, or the machine stalled"
+            act.times, 0.0, None, "nothing to judge: the load generator was the bottleneck, or the machine stalled"
         )
     lost = control.share - act.share
     missed = control.requests - control.on_time + act.requests - act.on_time

@@ -292,5 +292,9 @@ def test_a_report_is_read_as_it_was_written_and_anything_else_is_refused_by_name
         path.write_bytes(wrong)
         with pytest.raises(UserError, match=r"a\.json: not a report"):
             read_report(path)
+    write_json(path, report())
+    path.write_bytes(path.read_bytes().replace(b'"on_time": ', b'"in_time": ', 1))
+    with pytest.raises(UserError, match=r"a\.json: not a report .* kinds: expected how many of the"):
+        read_report(path)
     with pytest.raises(UserError, match=r"none\.json: No such file"):
         read_report(path.with_name("none.json"))

@@ -43,6 +43,11 @@ class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     most_ms: float
     latency: Histogram
 
+    def __post_init__(self) -> None:
+        """Raises `ValueError` for kinds that are not those of so many requests: a report may have been edited."""
+        if self.kinds.keys() != set(KINDS) or sum(self.kinds.values()) != self.requests:
+            raise ValueError(f"kinds: expected how many of the {self.requests} requests are {', '.join(KINDS)}")
+
     @property
     def on_time(self) -> int:
         """Requests answered by their deadline."""
