@@ -45,7 +45,7 @@ class FormedScheduler(Scheduler):
         if taken:
             self._came[job.id] = now
         if len(self._came) > self._noted:
-            self._came = {waits: came for waits, came in self._came.items() if waits in self._queue}
+            self._came = {waits: came for waits, came in self._came.items() if waits in self._queue.jobs}
         return taken
 
     def ended(self, run: int, began_ns: int, ended_ns: int, now: int = 0) -> tuple[Launch, frozenset[int]]:
@@ -57,7 +57,7 @@ class FormedScheduler(Scheduler):
     def next_wakeup(self, now: int) -> int | None:
         """As ever, and when a launch that waits for more rows may begin."""
         at = super().next_wakeup(now)
-        if self._opens_ns == NEVER_NS or self._running.full or not self._queue:
+        if self._opens_ns == NEVER_NS or not self._running.spare or not self._queue.jobs:
             return at
         return self._opens_ns if at is None else min(at, self._opens_ns)
 

@@ -153,15 +153,22 @@ class _Curve:
         self.median = ordered[count // 2]
         self.high = ordered[min(count - 1, int(PESSIMISTIC * count))]
 
-    def observe(self, ratio: float, now: int) -> None:
+    def observe(self, rows: int, elapsed_ns: int, now: int) -> bool:
+        """Another launch; whether the typical time is another now."""
+        if rows > len(self.table):
+            self.tabulate(rows)
+        ratio = round(elapsed_ns / self.table[rows - 1], DIGITS)
         if self.aged:
             worse = ratio > self.window.sorted[-1]
             self.patience_ns = min(2 * self.patience_ns, MOST_PATIENCE_NS) if worse else PATIENCE_NS
         self.seen_ns = self.tried_ns = now
         self.aged = False
         self.goal = 0.0
-        if self.window.add(ratio):
-            self._read()
+        if not self.window.add(ratio):
+            return False
+        before = self.median
+        self._read()
+        return self.median != before
 
     def age(self, slowness: float, share: float) -> None:
         """Samples go this share of the way to `slowness` and the profile's own spread around it; their order stays."""
@@ -305,12 +312,8 @@ class Latency:
 
     def observe(self, key: WorkKey, rows: int, elapsed_ns: int) -> None:
         """Learn from a launch that ended by itself."""
-        curve = self._curve(key)
-        before = curve.median
-        if rows > len(curve.table):
-            curve.tabulate(rows)
-        curve.observe(round(elapsed_ns / curve.table[rows - 1], DIGITS), self._now)
-        self.version += curve.median != before
+        curve = self._curves.get(key) or self._curve(key)
+        self.version += curve.observe(rows, elapsed_ns, self._now)
 
     def observe_lead(self, lead_ns: int) -> None:
         """Learn from a launch of which it was heard so much later than it typically takes, or that had not begun by then."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 
 import msgspec
 
@@ -51,6 +52,7 @@ class Job(msgspec.Struct, frozen=True, gc=False):
         return (self.priority, self.deadline_ns, self.id)
 
 
+ROWS = attrgetter("row.rows")
 Group = tuple[str, SegmentRange]
 Order = tuple[int, int, int]
 
@@ -79,7 +81,7 @@ class Lane:
 
     def __init__(self, group: Group, first: Job) -> None:
         self.group = group
-        self.orders = [first.order]
+        self.orders = [(first.priority, first.deadline_ns, first.id)]
         self.jobs = [first]
         self.rows = first.row.rows
         self.offer: Offer | None = None
@@ -116,36 +118,52 @@ class Lane:
             return latency.typical(first.key) * len(self.jobs) if first.priority <= priority else 0
         return sum([latency.typical(job.key, job.rows) for job in self.jobs if job.priority <= priority])
 
+    def remove(self, jobs: Sequence[Job]) -> None:
+        """Take these jobs out, which must be here; in order, but for the first."""
+        own, orders, count = self.jobs, self.orders, len(jobs)
+        self.offer = None
+        if own[0] is jobs[0] and own[count - 1] is jobs[-1]:
+            del own[:count], orders[:count]
+        else:
+            for job in jobs:
+                place = self.place(job)
+                del own[place], orders[place]
+        self.rows -= sum(map(ROWS, jobs))
+
     def place(self, job: Job) -> int:
         """Where a job stands, which must be here."""
         return bisect_left(self.orders, job.order)
 
 
 class DeadlineQueue:
-    """Bounded queue of jobs by group, each in the order class, deadline, arrival."""
+    """Bounded queue of jobs by group, each in the order class, deadline, arrival. Its books are there to be looked at, since
+    they are asked for several times at each event, and are changed here alone."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._jobs: dict[int, Job] = {}
         self._lanes: dict[Group, Lane] = {}
-        self._promised: dict[int, Job] = {}
-        self._deferred: dict[int, Job] = {}
+        self.jobs: dict[int, Job] = {}
+        """Every job that waits, by number;"""
+        self.promised: dict[int, Job] = {}
+        """of these, those that are promised,"""
+        self.deferred: dict[int, Job] = {}
+        """and those that were put off."""
 
     def __len__(self) -> int:
-        return len(self._jobs)
+        return len(self.jobs)
 
     def __contains__(self, job: int) -> bool:
-        return job in self._jobs
+        return job in self.jobs
 
     def push(self, job: Job, reserved: int = 0) -> bool:
         """Add a job; False where the queue is full, but for `reserved` places."""
-        if len(self._jobs) + reserved >= self._limit:
+        if len(self.jobs) + reserved >= self._limit:
             return False
-        self._jobs[job.id] = job
+        self.jobs[job.id] = job
         if job.promised:
-            self._promised[job.id] = job
+            self.promised[job.id] = job
         if job.earliest_ns:
-            self._deferred[job.id] = job
+            self.deferred[job.id] = job
         group = (job.contract, job.range)
         lane = self._lanes.get(group)
         if lane is None:
@@ -156,37 +174,37 @@ class DeadlineQueue:
 
     def remove(self, job: int) -> Job | None:
         """Take a job out wherever it stands; None where it is not here."""
-        found = self._jobs.get(job)
+        found = self.jobs.get(job)
         if found is not None:
             self.take((found,))
         return found
 
     def take(self, jobs: Sequence[Job]) -> None:
         """Take these jobs out, all of one group, which must be here; in order, but for the first."""
-        lane = self._lanes[jobs[0].contract, jobs[0].range]
-        lane.offer = None
-        count = len(jobs)
-        if lane.jobs[0] is jobs[0] and lane.jobs[count - 1] is jobs[-1]:
-            del lane.orders[:count], lane.jobs[:count]
-        else:
-            for job in jobs:
-                place = lane.place(job)
-                del lane.orders[place], lane.jobs[place]
+        first, waiting = jobs[0], self.jobs
+        lane = self._lanes[first.contract, first.range]
+        lane.remove(jobs)
         for job in jobs:
-            del self._jobs[job.id]
-            lane.rows -= job.row.rows
-        if self._promised:
+            del waiting[job.id]
+        if self.promised:
             for job in jobs:
-                self._promised.pop(job.id, None)
-        if self._deferred:
+                self.promised.pop(job.id, None)
+        if self.deferred:
             for job in jobs:
-                self._deferred.pop(job.id, None)
+                self.deferred.pop(job.id, None)
         if not lane.jobs:
             del self._lanes[lane.group]
 
     def get(self, job: int) -> Job | None:
         """The job of this number, while it waits."""
-        return self._jobs.get(job)
+        return self.jobs.get(job)
+
+    def alone(self) -> Job | None:
+        """The job that waits, where it is the only one, is of one row and was not put off."""
+        if len(self.jobs) != 1 or self.deferred:
+            return None
+        (job,) = self.jobs.values()
+        return job if job.row.rows == 1 else None
 
     def lanes(self) -> list[Lane]:
         """The lanes in which jobs wait, in no order."""
@@ -194,13 +212,13 @@ class DeadlineQueue:
 
     def head(self, lane: Lane, now: int) -> Job | None:
         """The first job of a lane that may begin now; None where there is none."""
-        if self._deferred:
+        if self.deferred:
             return next(self.ready(lane, now), None)
         return lane.jobs[0] if lane.jobs else None
 
     def ready(self, lane: Lane, now: int) -> Iterator[Job]:
         """The jobs of a lane that may begin now, in order. The queue must not change meanwhile."""
-        return (job for job in lane.jobs if job.earliest_ns <= now) if self._deferred else iter(lane.jobs)
+        return (job for job in lane.jobs if job.earliest_ns <= now) if self.deferred else iter(lane.jobs)
 
     def lane(self, group: Group) -> Lane:
         """The lane of a group in which jobs wait."""
@@ -208,33 +226,15 @@ class DeadlineQueue:
 
     def hasten(self, job: int) -> None:
         """A job that was put off may begin at once. One that is not here, or was not put off, is left as it is."""
-        deferred = self._deferred.pop(job, None)
+        deferred = self.deferred.pop(job, None)
         if deferred is not None:
             ready = msgspec.structs.replace(deferred, earliest_ns=0)
             lane = self._lanes[ready.group]
             lane.offer = None
             lane.jobs[lane.place(ready)] = ready
-            self._jobs[job] = ready
-            if job in self._promised:
-                self._promised[job] = ready
-
-    def deferred(self) -> list[Job]:
-        """Every job that was put off and waits."""
-        return list(self._deferred.values())
-
-    @property
-    def waits_for_time(self) -> bool:
-        """Whether there are jobs that were put off."""
-        return bool(self._deferred)
-
-    @property
-    def promises(self) -> int:
-        """How many jobs are promised."""
-        return len(self._promised)
-
-    def promised(self) -> Iterator[Job]:
-        """Every promised job, in no order. The queue must not change meanwhile."""
-        return iter(self._promised.values())
+            self.jobs[job] = ready
+            if job in self.promised:
+                self.promised[job] = ready
 
     def work_ns(self, latency: Latency, priority: int) -> int:
         """How long all jobs typically take one after the other, of those that are at least as important as this class."""

@@ -46,6 +46,8 @@ class Running:
     """The launches of a process, at most one on each of its executors."""
 
     def __init__(self, executors: int) -> None:
+        self.spare = executors
+        """Executors on which nothing runs."""
         self._launches: dict[int, Launch] = {}
         self._busy: list[int | None] = [None] * executors
         self._likely = [0] * executors
@@ -68,11 +70,6 @@ class Running:
         """How many executors there are."""
         return len(self._busy)
 
-    @property
-    def full(self) -> bool:
-        """Whether something runs on every executor."""
-        return len(self._launches) == len(self._busy)
-
     def calm(self, now: int) -> bool:
         """Whether nothing is found overdue at this time."""
         return now < self._next_overdue
@@ -86,14 +83,15 @@ class Running:
         run, executor = launch.run.run, launch.run.executor
         if self._busy[executor] is not None:
             raise InvariantBroken(f"executor {executor} is busy and gets run {run}")
-        longest = launch.pessimistic_ns - launch.began_ns
-        at = launch.began_ns + max(OVERDUE * longest, longest + OVERDUE_LEAST_NS)
+        began, surely = launch.began_ns, launch.pessimistic_ns
+        at = max(surely + OVERDUE_LEAST_NS, OVERDUE * surely - began)
         self._overdue[run] = at
         self._next_overdue = min(self._next_overdue, at)
         self._launches[run] = launch
+        self.spare -= 1
         self._busy[executor] = run
         self._likely[executor] = launch.typical_ns
-        self._surely[executor] = launch.pessimistic_ns
+        self._surely[executor] = surely
         if launch.partial:
             self.to_go_on += len(launch.jobs)
 
@@ -103,6 +101,7 @@ class Running:
         if launch is None:
             raise InvariantBroken(f"run {run} ended, but none such is out")
         executor = launch.run.executor
+        self.spare += 1
         self._busy[executor] = None
         self._likely[executor] = self._surely[executor] = 0
         if launch.partial:
@@ -172,6 +171,7 @@ class Running:
             out != set(self._launches)
             or out != self._suspect | set(self._overdue)
             or self._suspect & set(self._overdue)
+            or self.spare != self._busy.count(None)
         ):
             raise InvariantBroken(f"executors run {sorted(out)}, launches are {sorted(self._launches)}")
         jobs = self.jobs()

@@ -25,9 +25,10 @@ from shared.errors import InvariantBroken
 from shared.events import Run
 from shared.latency import Latency
 from shared.memory import Arena, PoolKey
+from shared.offers import Offers
 from shared.overload import goes_first
 from shared.pieces import Piece, find_meeting, longest_piece, rest_of
-from shared.queue import DeadlineQueue, Job, Lane, Offer
+from shared.queue import ROWS, DeadlineQueue, Job
 from shared.request import Array, Buffer
 from shared.reserve import Promise, first_broken, keep
 from shared.room import keeps_room
@@ -35,7 +36,8 @@ from shared.running import NEVER_NS, Launch, Running
 from shared.streams import Streams
 from shared.targets import Targets
 
-PLACE = attrgetter("place")
+ROW = attrgetter("row")
+DEADLINE = attrgetter("deadline_ns")
 LEAST = 1 << 30
 """A class below all others."""
 
@@ -67,6 +69,7 @@ class Scheduler:
         self._in_place_ns = in_place_ns
         self._queue = DeadlineQueue(max_queued)
         self.targets = Targets(executors, latency, max_rows)
+        self._offers = Offers(self._queue, self.targets, latency, max_rows)
         self._of_many = of_many
         self._in_pieces = in_pieces and of_many
         self._running = Running(executors)
@@ -74,8 +77,6 @@ class Scheduler:
         self._held = False
         """Whether something waits, at an idle executor, for less of what is more important to come."""
         self._version = latency.version
-        self._known = 0
-        """Counts what changes how lanes are looked at, besides the lanes."""
         self.expiry_ns = NEVER_NS
         """When the next waiting job can no longer be on time; too early where that job has left."""
 
@@ -89,7 +90,7 @@ class Scheduler:
         """Whether this work can be promised on top of all that is promised already, and of the frames that are expected of
         streams as important."""
         free = self._running.free_at(now)
-        if not self._queue.promises and not self.streams:
+        if not self._queue.promised and not self.streams:
             return min(free) + work.duration_ns <= work.deadline_ns
         return first_broken(free, [*self._with_expected(self._promises(), work, now), work]) is None
 
@@ -165,25 +166,25 @@ class Scheduler:
 
     def schedule(self, now: int) -> Decision:
         """Launch what can be launched, and give up what can no longer be on time or no longer be promised."""
-        running = self._running
+        running, queue = self._running, self._queue
         if self.latency.version != self._version:
             # What was found of waiting jobs rests on other times.
             self._version = self.latency.version
-            self._known += 1
-            self.expiry_ns = 0
-        if now < self.expiry_ns and running.full and not self._queue.promises and running.calm(now):
+            self._offers.known += 1
+            self.expiry_ns = 0 if queue.jobs else NEVER_NS
+        if now < self.expiry_ns and not running.spare and not queue.promised and running.calm(now):
             return NOTHING
         overdue = running.overdue(now)
-        if not self._queue:
+        if not queue.jobs:
             return Decision(overdue=overdue) if overdue else NOTHING
-        revoked = self._shed(now) if self._queue.promises else ()
+        revoked = self._shed(now) if queue.promised else ()
         if overdue or revoked:
             return Decision(revoked=revoked, overdue=overdue)
         expired = self._give_up(now) if now >= self.expiry_ns else []
         runs: list[Run] = []
         self._held = False
-        for _ in range(running.executors - len(running)):
-            run = self._next(running.idle(), now, expired) if self._queue else None
+        while running.spare and queue.jobs:
+            run = self._next(running.idle(), now, expired)
             if run is None:
                 break
             runs.append(run)
@@ -192,25 +193,26 @@ class Scheduler:
     def predicted_wait(self, now: int, priority: int = LEAST) -> int:
         """How long a new job of this class would typically wait for an executor, behind what runs and what waits and is as
         important, in nanoseconds."""
-        free = self._running.likely_free_at(now)
-        wait = min(free) - now
-        if self._queue:
-            wait += self._queue.work_ns(self.latency, priority) // len(free)
+        running = self._running
+        wait = 0 if running.spare else min(running.likely_free_at(now)) - now
+        if self._queue.jobs:
+            wait += self._queue.work_ns(self.latency, priority) // running.executors
         return wait
 
     def next_wakeup(self, now: int) -> int | None:
         """When `schedule` must be called at the latest although nothing happens, in nanoseconds: a waiting job can no longer
         be on time, one that was put off may begin, a frame is expected no longer, a run is overdue, less of what is more
         important may have come."""
+        queue, spare = self._queue, self._running.spare
         overdue = self._running.next_overdue()
-        if not self._queue:
+        if not queue.jobs:
             return overdue
-        if not self.streams and not self._queue.waits_for_time and not (self._held and not self._running.full):
+        if not self.streams and not queue.deferred and not (self._held and spare):
             return self.expiry_ns if overdue is None or self.expiry_ns < overdue else overdue
-        times = [overdue, self.expiry_ns, *(j.earliest_ns for j in self._queue.deferred() if j.earliest_ns > now)]
-        if self._held and not self._running.full:
+        times = [overdue, self.expiry_ns, *(j.earliest_ns for j in queue.deferred.values() if j.earliest_ns > now)]
+        if self._held and spare:
             times.append(max(self.targets.due_ns, now + 1))
-        if self.streams and not self._running.full:
+        if self.streams and spare:
             times.append(self.streams.next_lapse(self.latency, now))
         return min((at for at in times if at is not None), default=None)
 
@@ -240,7 +242,7 @@ class Scheduler:
     @property
     def promises(self) -> int:
         """Promised jobs in the queue."""
-        return self._queue.promises
+        return len(self._queue.promised)
 
     @property
     def queued(self) -> int:
@@ -266,8 +268,8 @@ class Scheduler:
         expected = self._beside(promises, now)
         if first_broken(free, [*promises, *expected]) is None:
             return ()
-        for put_off in self._queue.deferred():
-            self._queue.hasten(put_off.id)
+        for put_off in list(self._queue.deferred):
+            self._queue.hasten(put_off)
         kept = {p.job for p in keep(free, (), [*self._promises(), *expected]) or ()}
         lost = [p.job for p in promises if p.job not in kept]
         return tuple(job for number in lost if (job := self._queue.remove(number)) is not None)
@@ -294,75 +296,41 @@ class Scheduler:
 
     def _next(self, executor: int, now: int, dropped: list[Job]) -> Run | None:
         """The launch for an idle executor, if any. Adds to `dropped` what left the queue for it."""
-        offers = self._look(now, dropped)
-        if not offers:
-            return None
-        several = self._of_many and len(offers) > 1
-        first = goes_first(offers, self._running.likely_free_at(now)) if several else offers[0]
-        heads = [first.head, *[offer.head for offer in offers if offer is not first]]
+        if self.targets.due_ns <= now:
+            self._offers.known += self.targets.find(now)
+        alone = self._queue.alone()
+        heads = self._heads(now, dropped) if alone is None else [alone]
         for head in heads:
             run = self._launch(executor, head, now)
             if run is not None:
                 return run
+        if not heads or not self._queue.promised:
+            return None
         # A group's first job may have to wait for a promise further back in the same group.
-        promised = sorted((j for j in self._queue.promised() if j not in heads), key=lambda j: (j.deadline_ns, j.id))
-        for job in promised:
-            run = self._launch(executor, job, now) if job.earliest_ns <= now else None
+        behind = [job for job in self._queue.promised.values() if job not in heads and job.earliest_ns <= now]
+        for job in sorted(behind, key=lambda job: (job.deadline_ns, job.id)):
+            run = self._launch(executor, job, now)
             if run is not None:
                 return run
         return None
 
-    def _look(self, now: int, dropped: list[Job]) -> list[Offer]:
-        """What each group that may begin now offers: the most important class first, in it what must start soonest. Those at
-        the head of a group whose time allows a smaller batch than is aimed at (`shared.targets`), where more wait behind
-        them, leave the queue."""
-        queue = self._queue
-        if self.targets.due_ns <= now:
-            self._known += self.targets.find(now)
-        known, keep = self._known, not queue.waits_for_time
-        found: list[Offer] = []
-        for lane in queue.lanes():
-            offer = lane.offer
-            if offer is None or offer.known != known or now > offer.until_ns:
-                head = queue.head(lane, now)
-                offer = None if head is None else self._offer(lane, head, now, dropped)
-                if offer is None:
-                    continue
-                if keep:
-                    lane.offer = offer
-            found.append(offer)
-        found.sort(key=PLACE)
-        return found
-
-    def _offer(self, lane: Lane, head: Job, now: int, dropped: list[Job]) -> Offer | None:
-        """Look at a lane that has changed: None where nothing of it is left that may begin."""
-        latency, most, lead = self.latency, self._max_rows[head.contract], self.latency.lead_ns
-        until, aim = NEVER_NS, 1
-        rows, takes = latency.batch_within(head.key, head.deadline_ns - now - lead, min(lane.rows, most))
-        if rows < lane.rows and self.targets.aims:
-            while not head.promised:
-                aim = self.targets.of(head)
-                target = min(aim, lane.rows)
-                until = head.deadline_ns - latency.typical(head.key, target) if target > 1 else NEVER_NS
-                if now <= until:
-                    break
-                self._queue.take((head,))
-                dropped.append(head)
-                found = self._queue.head(lane, now)
-                if found is None:
-                    return None
-                head = found
-            rows, takes = latency.batch_within(head.key, head.deadline_ns - now - lead, min(lane.rows, most))
-        latest = head.deadline_ns - takes
-        place = (head.priority, latest, head.id)
-        until = until if until < latest else latest
-        return Offer(place, head, rows, takes, latest, self._known, until, lane.rows <= rows or lane.rows <= aim)
+    def _heads(self, now: int, dropped: list[Job]) -> list[Job]:
+        """The first jobs of the groups that may begin now, in the order in which they are to be launched."""
+        offers = self._offers.look(now, dropped)
+        if len(offers) > 1 and self._of_many:
+            first = goes_first(offers, self._running.likely_free_at(now))
+            if first is not offers[0]:
+                offers.remove(first)
+                offers.insert(0, first)
+        return [offer.head for offer in offers]
 
     def _batch(self, head: Job, now: int) -> list[Job]:
         queue, latency = self._queue, self.latency
+        if len(queue.jobs) == 1:
+            return [head]
         lane = queue.lane((head.contract, head.range))
         most = self._max_rows[head.contract]
-        if lane.even and not queue.promises and not queue.waits_for_time:
+        if lane.even and not queue.promised and not queue.deferred:
             # The common case of `form`: all alike, so that the batch is a prefix whose length can be looked up.
             budget = head.deadline_ns - now - latency.lead_ns
             rows, _ = latency.batch_within(head.key, budget, min(most, lane.rows))
@@ -374,7 +342,7 @@ class Scheduler:
         piece = self._meeting(head, now) if self._in_pieces and head.range.last > 1 else None
         if piece is None or self._would_break(executor, piece.jobs, now + piece.longest_ns, now):
             batch, key = self._batch(head, now), head.key
-            rows = sum([j.row.rows for j in batch])
+            rows = sum(map(ROWS, batch))
             pessimistic = now + self.latency.pessimistic(key, rows)
         else:
             batch, key, rows, pessimistic = piece.jobs, piece.key, piece.rows, now + piece.longest_ns
@@ -402,9 +370,9 @@ class Scheduler:
             executor=executor,
             contract=head.contract,
             range=key.range,
-            rows=tuple([j.row for j in batch]),
+            rows=tuple(map(ROW, batch)),
             slot=-1 if lease is None else lease.slot,
-            latest_ns=min([j.deadline_ns for j in batch]) - whole,
+            latest_ns=min(map(DEADLINE, batch)) - whole,
             in_place=typical <= self._in_place_ns,
             generation=0 if lease is None else lease.generation,
         )
@@ -415,7 +383,7 @@ class Scheduler:
     def _meeting(self, head: Job, now: int) -> Piece | None:
         """A first part of the work of those who entered before others, up to where these wait. Only on the last idle
         executor: where there is another, nobody has to wait for anybody."""
-        if len(self._running) < self._running.executors - 1:
+        if self._running.spare > 1 or len(self._queue.jobs) == 1:
             return None
         most, begins = self._max_rows[head.contract], now + 2 * self.latency.lead_ns
         return find_meeting(head, self._queue, lambda first: self._batch(first, now), self.latency, begins, most)
@@ -431,10 +399,11 @@ class Scheduler:
     def _would_break(self, executor: int, batch: list[Job], pessimistic: int, now: int) -> bool:
         """Whether launching `batch` makes a promise late, or an expected frame as important, that else would be kept; or
         leaves no room for what comes of more important classes."""
-        if self._of_many and batch[0].priority and not self._keeps_room(executor, batch, pessimistic, now):
+        lesser = self._of_many and batch[0].priority > self.targets.first
+        if lesser and not self._keeps_room(executor, batch, pessimistic, now):
             return True
-        promises = self._queue.promises
-        if not self.streams and (not promises or promises == sum(j.promised for j in batch)):
+        promised = self._queue.promised
+        if not self.streams and (not promised or len(promised) == sum(j.promised for j in batch)):
             return False
         taken = {j.id for j in batch}
         others = [p for p in self._promises() if p.job not in taken]
@@ -469,7 +438,7 @@ class Scheduler:
 
     def _promises(self, *, put_off: bool = False) -> list[Promise]:
         """What is promised and waits; work that was put off counts as ready, since it can be, unless `put_off`."""
-        return [self._promise(j, j.earliest_ns if put_off else 0) for j in self._queue.promised()]
+        return [self._promise(j, j.earliest_ns if put_off else 0) for j in self._queue.promised.values()]
 
     def _with_expected(self, promises: list[Promise], work: Promise, now: int) -> list[Promise]:
         if not self.streams:
@@ -492,7 +461,7 @@ class Scheduler:
     def validate(self) -> None:
         """Raises `InvariantBroken` where executors, launches, leases and rows disagree."""
         self._running.validate()
-        both = [job for job in self._running.jobs() if job in self._queue]
+        both = [job for job in self._running.jobs() if job in self._queue.jobs]
         if both:
             raise InvariantBroken(f"jobs {both} wait while they run")
         if self.arena.in_use() != self._running.leases():

@@ -48,6 +48,9 @@ SILENT = 5.0
 """A kind of work is still expected for so many of its usual gaps after the last, a second at least, so many seconds at
 most."""
 
+NO_CLASS = 1 << 30
+"""Less important than any."""
+
 Kind = tuple[int, str, SegmentRange]
 """Class, contract and range: what has a target."""
 
@@ -88,6 +91,8 @@ class Targets:
         self._since_ns = -1
         self.due_ns = 0
         """When `find` should be called again."""
+        self.first = NO_CLASS
+        """The most important class of which anything comes."""
         self.aims = False
         """Whether any target is above 1."""
 
@@ -99,6 +104,7 @@ class Targets:
             if self._since_ns < 0:
                 self._since_ns = now
             offered = self._offered[kind] = _Offered(job.key, at_ns=now)
+            self.first = min(self.first, job.priority)
         rows = job.row.rows
         fade = math.exp((offered.at_ns - now) / MEMORY_NS)
         offered.rows = offered.rows * fade + rows
@@ -170,6 +176,7 @@ class Targets:
         for kind in rates:
             if now > self._offered[kind].expected_ns + FORGOTTEN_NS:
                 del self._offered[kind]
+        self.first = min([kind[0] for kind in self._offered], default=NO_CLASS)
         return changed
 
     def _choice(self, offered: list[tuple[_Offered, float]]) -> float:

@@ -83,7 +83,7 @@ def test_4_a_promise_for_later_than_its_request_is_due_is_found() -> None:
 
 
 def _promise_later(bench: Bench, actions: list[Action]) -> list[Action]:
-    promised = bench.broker.scheduler._queue._promised
+    promised = bench.broker.scheduler._queue.promised
     for number, job in promised.items():
         promised[number] = msgspec.structs.replace(job, deadline_ns=job.deadline_ns + 5 * MS)
     return actions

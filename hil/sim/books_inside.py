@@ -240,12 +240,12 @@ def queue(scheduler: Scheduler) -> DeadlineQueue:
 
 def promised(scheduler: Scheduler) -> Mapping[int, Job]:
     """What waits and is promised, by job."""
-    return scheduler._queue._promised
+    return scheduler._queue.promised
 
 
 def waiting(scheduler: Scheduler) -> Mapping[int, Job]:
     """What waits, by job."""
-    return scheduler._queue._jobs
+    return scheduler._queue.jobs
 
 
 def launched_jobs(scheduler: Scheduler, run: int) -> tuple[Job, ...]:
