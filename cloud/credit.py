@@ -5,9 +5,9 @@ what is left meanwhile, so that a crowd can never overrun the node: what an edge
 back, it is only not renewed.
 
 Where there are more edges than credits, shares of one go round: an edge that let its credit lie from one probe to the next
-gives it up until its probe after that, so that those get it who are told meanwhile. Otherwise the first to come would keep
-all credits for ever, used or not. Rejected: to lend more than there is, since most lie idle, and refuse what is too much; a
-crowd that asks in one moment would then overrun the node.
+gives it up until its probe after that, so that those get it who are told meanwhile; so does one that had it for `TURN`
+probes, however busy it is. Otherwise the first to come would keep all credits for ever. Rejected: to lend more than there
+is, since most lie idle, and refuse what is too much; a crowd that asks in one moment would then overrun the node.
 
 A share is what may be asked, not what can be done: of an edge whose requests come to nothing since they waited too long, most
 of them in the sockets, the share shrinks by a fifth, and grows again by one for as many answers as it allows at once. So a
@@ -30,18 +30,25 @@ PAUSE_NS = 20_000_000
 LEAST = 4.0
 """and at least so many."""
 
+TURN = 20
+"""For so many probes an edge keeps a credit that others may wait for: two seconds by default."""
+
 
 class Credits:
     """The credit book of one node."""
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, turn: int = TURN) -> None:
+        """Of a crowd each keeps its credit for `turn` probes."""
         self._capacity = capacity
+        self._turn = turn
         self._granted: dict[str, int] = {}
         self._out: dict[str, int] = {}
         self._unused: set[str] = set()
         """Peers that were told of their credit by a probe's answer and have not asked since."""
         self._resting: set[str] = set()
-        """Peers that have given up their credit until their next probe."""
+        """Peers that have given up their credit until their next probe, but for what they have out."""
+        self._turns: dict[str, int] = {}
+        """For how many probes peers have had credit that others may wait for."""
         self._lent = 0
         self._limits: dict[str, float] = {}
         """How many those may have out whose requests waited too long of late,"""
@@ -60,6 +67,7 @@ class Credits:
         self._out.pop(peer, None)
         self._limits.pop(peer, None)
         self._eased.pop(peer, None)
+        self._turns.pop(peer, None)
         self._unused.discard(peer)
         self._resting.discard(peer)
 
@@ -70,9 +78,9 @@ class Credits:
     def granted(self, peer: str) -> int:
         """How many requests `peer` may have out now; 0 where it is not known. It is what its next reply should say."""
         before = self._granted.get(peer)
-        if before is None or peer in self._resting:
+        if before is None:
             return 0
-        share = max(1, self._capacity // len(self._granted))
+        share = 0 if peer in self._resting else max(1, self._capacity // len(self._granted))
         if self._limits:
             share = min(share, int(self._limits.get(peer, share)))
         if before == share:
@@ -101,19 +109,21 @@ class Credits:
             self._limits[peer] = limit + 1.0 / limit
 
     def rest(self, peer: str) -> None:
-        """A probe of `peer` is about to be answered. Where there are more peers than credits, one that has nothing here and
-        has not asked since its last probe gives its credit up until its next."""
+        """A probe of `peer` is about to be answered. Where there are more peers than credits, one that has not asked since
+        its last probe, or whose turn is over, gives its credit up until its next."""
         self._resting.discard(peer)
-        granted = self._granted.get(peer, 0)
-        if not granted or self._out[peer] or len(self._granted) <= self._capacity:
+        turn = self._turns.pop(peer, 0)
+        if not self._granted.get(peer) or len(self._granted) <= self._capacity:
             self._unused.discard(peer)
-        elif peer not in self._unused:
-            self._unused.add(peer)
-        else:
+        elif turn >= self._turn or (peer in self._unused and not self._out[peer]):
             self._unused.discard(peer)
             self._resting.add(peer)
-            self._lent -= granted
-            self._granted[peer] = 0
+        else:
+            self._turns[peer] = turn + 1
+            if self._out[peer]:
+                self._unused.discard(peer)
+            else:
+                self._unused.add(peer)
 
     def take(self, peer: str) -> bool:
         """A request of `peer` comes in: False where it has no credit left."""

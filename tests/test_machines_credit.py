@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from cloud.credit import LESS, PAUSE_NS, Credits
+from cloud.credit import LESS, PAUSE_NS, TURN, Credits
 from shared.errors import InvariantBroken
 
 NAMES = ("one", "two", "three", "four", "five")
@@ -18,10 +18,10 @@ names = st.sampled_from(NAMES)
 class CreditMachine(RuleBasedStateMachine):
     """Peers come, go and come again; requests come in and end, of peers that are there and of others."""
 
-    @initialize(capacity=st.integers(1, 12))
-    def start(self, capacity: int) -> None:
+    @initialize(capacity=st.integers(1, 12), turn=st.sampled_from([1, 3, TURN]))
+    def start(self, capacity: int, turn: int) -> None:
         self.capacity = capacity
-        self.credits = Credits(capacity)
+        self.credits = Credits(capacity, turn)
         self.out: dict[str, int] = {}
         self.resting: set[str] = set()
         self.now = 0
@@ -85,7 +85,7 @@ class CreditMachine(RuleBasedStateMachine):
         after = self.credits.granted(peer)
         self.resting.discard(peer)
         if peer in self.out and after < before:
-            assert after == self.out[peer] == 0, "credit is taken from a peer that uses it"
+            assert after == self.out[peer], "what is out is called back"
             assert len(self.out) > self.capacity, "credit is taken although there is enough"
             self.resting.add(peer)
         elif not was_resting:
@@ -145,8 +145,8 @@ def test_in_a_crowd_idle_credit_goes_round_and_every_peer_has_its_turn() -> None
     assert sum(had.values()) >= 60 * 2
 
 
-def test_a_peer_that_uses_its_credit_keeps_it_in_a_crowd() -> None:
-    book = Credits(1)
+def test_a_peer_that_uses_its_credit_keeps_it_in_a_crowd_for_its_turn() -> None:
+    book = Credits(1, turn=10)
     assert [book.join("busy"), book.join("other")] == [1, 0]
     for _ in range(10):
         book.rest("busy")
@@ -154,9 +154,33 @@ def test_a_peer_that_uses_its_credit_keeps_it_in_a_crowd() -> None:
         book.give_back("busy")
         book.rest("other")
         assert book.granted("other") == 0
-    for _ in range(2):
-        book.rest("busy")
+    assert book.take("busy")
+    book.rest("busy")
+    assert (book.granted("busy"), book.granted("other")) == (1, 0), "what is out is not called back"
+    book.give_back("busy")
     assert (book.granted("busy"), book.granted("other")) == (0, 1)
+    book.validate()
+
+
+def test_in_a_crowd_in_which_all_are_busy_every_peer_has_its_turn() -> None:
+    book = Credits(3)
+    crowd = [f"peer{i}" for i in range(10)]
+    asked: dict[str, int] = dict.fromkeys(crowd, 0)
+    for peer in crowd:
+        book.join(peer)
+    for _ in range(30 * TURN):
+        for peer in crowd:
+            book.rest(peer)
+            if book.take(peer):
+                asked[peer] += 1
+        for peer in crowd:
+            if book.out(peer):
+                book.give_back(peer)
+                book.granted(peer)
+        book.validate()
+    fair = 30 * TURN * 3 / 10
+    assert 0.7 * fair < min(asked.values()) <= max(asked.values()) < 1.3 * fair
+    assert sum(asked.values()) > 0.9 * 30 * TURN * 3
 
 
 def test_peers_keep_idle_credit_where_there_is_enough_for_all() -> None:
