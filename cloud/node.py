@@ -28,7 +28,7 @@ from cloud.letters import NodeLetters
 from cloud.pressure import PressureFigures
 from shared.directory import check_length
 from shared.directory_file import DirectoryWatch
-from shared.driver import Driver
+from shared.driver import Driver, polling_of
 from shared.errors import SettingsError
 from shared.events import Action, Draining, Event, Leave, Run, Send, SendFailed
 from shared.journal.keeper import Keeper
@@ -145,6 +145,8 @@ class Node:
                 arrivals=(self._leaving, *found),
                 own_process=self._process.interpreter(),
                 idle=self._journal.idle,
+                polling=polling_of(settings.loop.poll_us, realtime=settings.process.realtime_priority > 0),
+                expects=self._expects,
             )
             made.callback(self._driver.close)
             self._made = made.pop_all()
@@ -215,6 +217,10 @@ class Node:
             self._session.pressure.figures(),
             self._settings,
         )
+
+    def _expects(self) -> str | None:
+        """What the loop waits for; None while an executor's thread works, which needs the interpreter when it has done."""
+        return None if self._session.scheduler.running else "request"
 
     def _perform(self, action: Action) -> Event | None:
         if isinstance(action, Send):

@@ -27,7 +27,7 @@ from edge.front import Front
 from edge.host import Host
 from edge.letters import EdgeLetters
 from edge.nodes import REPLACED
-from shared.driver import Driver
+from shared.driver import Driver, polling_of
 from shared.events import Action, Event, Received, Send, SendFailed
 from shared.lateness import LatenessFigures
 from shared.letter_box import LetterBox
@@ -127,6 +127,8 @@ class Agent:
                 arrivals=self._host.found,
                 own_process=self._process.interpreter(),
                 idle=self._host.journal.idle,
+                polling=polling_of(settings.loop.poll_us, realtime=settings.process.realtime_priority > 0),
+                expects=self._host.broker.expects,
             )
             made.callback(self._driver.close)
             self._made = made.pop_all()

@@ -91,6 +91,13 @@ class Broker:
         """Whether there is work for the device, running or waiting."""
         return self.scheduler.running > 0 or self.scheduler.queued > 0
 
+    def expects(self) -> str | None:
+        """What is waited for: an `answer`, else a `request`; None while an executor's thread works, which needs the
+        interpreter as well when it has done."""
+        if self.scheduler.running:
+            return None
+        return "answer" if len(self._open) else "request"
+
     def handle(self, event: Event, now: int) -> list[Action]:
         """Take one event and say what is to be done. Raises `InvariantBroken` where a rule of our own is broken."""
         out: list[Action] = []

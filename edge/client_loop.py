@@ -30,6 +30,7 @@ from shared.driver import Driver, JumpWatch, Mailbox
 from shared.errors import HeadtailError, JournalError
 from shared.events import Action, Arrived, Event, Resolve, StreamClosed, StreamOpened, Withdrawn
 from shared.lateness import Lateness
+from shared.polling import Polling
 from shared.ports import Machine, Source
 from shared.request import Outcome, Rejected, Request
 from shared.thread_heap import grown_heap
@@ -98,7 +99,8 @@ class Parts:
     on besides the application's calls, and how all of it is released (on the loop's thread). `room` bounds the calls that
     wait for the loop, and with them the tensors that they hold. `idle` is called before the loop sleeps; `save_journal`
     writes the agent's journal, where the agent is part of this; `heap_bytes` is what the loop's thread has ready in its
-    heap; `jumps` finds that the host was suspended, by the system's clocks where None."""
+    heap; `polling` and `expects` are the driver's; `jumps` finds that the host was suspended, by the system's clocks where
+    None."""
 
     machine: ClientMachine
     perform: Callable[[Action], Event | None]
@@ -109,6 +111,8 @@ class Parts:
     idle: Callable[[int], None] | None = None
     save_journal: Callable[[Path], int] | None = None
     heap_bytes: int = 0
+    polling: Polling | None = None
+    expects: Callable[[], str | None] | None = None
     jumps: JumpWatch | None = None
 
 
@@ -146,6 +150,8 @@ class ClientLoop:
             transports=parts.transports,
             arrivals=(self._mailbox,),
             jumps=parts.jumps,
+            polling=parts.polling,
+            expects=parts.expects,
             idle=None if parts.idle is None else partial(self._idle, parts.idle),
         )
         self._put_off = PutOff()

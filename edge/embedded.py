@@ -13,6 +13,7 @@ from edge.client_loop import Parts, room_for
 from edge.direct import Direct
 from edge.host import Host
 from edge.outcomes import Outcomes
+from shared.driver import polling_of
 from shared.process_settings import check_untouched
 from shared.settings import EdgeSettings
 from shared.settings_check import check
@@ -51,4 +52,6 @@ def _parts(settings: EdgeSettings, name: str, host: Host) -> Parts:
         idle=host.journal.idle,
         save_journal=host.journal.save,
         heap_bytes=LOOP_HEAP_BYTES,
+        polling=polling_of(settings.loop.poll_us),
+        expects=host.broker.expects,
     )

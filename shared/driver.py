@@ -2,7 +2,8 @@
 
 Each turn handles completions, then messages, then arrivals, then the timer, and before the timer fires it looks once more
 whether something came in meanwhile: a loop that was stalled never fires a guard whose answer waits in a socket. Between
-turns it blocks on one epoll descriptor; the timer is a timerfd, since epoll's own timeout rounds to milliseconds.
+turns it blocks on one epoll descriptor, after it has looked for a while for what usually comes soon (`shared.polling`);
+the timer is a timerfd, since epoll's own timeout rounds to milliseconds.
 
 The loop is measured (three times a raw echo at most), so that a turn with nothing to do makes no objects: sources are a
 flat tuple, threads that put events write to a descriptor only while the loop sleeps, and the timer (setting it takes up to
@@ -15,6 +16,7 @@ Whatever the machine raises leaves `run()` with a note of the event at fault: th
 
 from __future__ import annotations
 
+import ctypes
 import os
 import select
 import struct
@@ -28,6 +30,7 @@ from functools import partial
 from shared.errors import InvariantBroken
 from shared.events import Action, ClockJumped, Event, Tick, WakeAt
 from shared.lateness import Lateness
+from shared.polling import Polling
 from shared.ports import Clock, Machine, Source
 from shared.process import OwnProcess
 from shared.timer import make_timer
@@ -40,6 +43,10 @@ MAX_READY = 16
 
 BOOT_NS = partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME)
 """Reads CLOCK_BOOTTIME, without a Python frame: it is read at every wake-up."""
+
+_YIELD: Callable[[], int] = ctypes.CDLL(None).sched_yield
+"""Lets other threads have the core. Called like this the interpreter's lock is free meanwhile, as it is not by Python 3.11's
+`os.sched_yield`: a thread of this process that waits for the lock would have to wait for the core's other work."""
 
 _ONE = struct.pack("=Q", 1)
 """What is written to an eventfd to make it readable."""
@@ -169,6 +176,13 @@ class Mailbox:
                 os.eventfd_write(self._fd, 1)
 
 
+def polling_of(poll_us: float, *, realtime: bool = False) -> Polling | None:
+    """What a loop of this process polls by; None where it never does: told so, on a single core, which what it waits for
+    needs itself, and at real-time priority, at which it would not let others have the core."""
+    able = len(os.sched_getaffinity(0)) > 1 and not realtime
+    return Polling(int(poll_us * 1000)) if poll_us and able else None
+
+
 class Driver:
     """Feeds one machine from its sources and carries its actions out.
 
@@ -178,7 +192,8 @@ class Driver:
     driver closes none of them. `idle` is called before the loop sleeps, with the nanoseconds until its next timer, for work
     that can wait. `lateness` counts how late each wake-up was handled, from when it was due or, for one that was due before
     it was asked for, from the asking: that is what a `Tick` tells as well. `stalls` counts for how long the loop did not look
-    at its sources: each turn, with what was done before it slept.
+    at its sources: each turn, with what was done before it slept. `polling` has it look for what comes before it sleeps:
+    `expects` names the kind of thing that is waited for, None where there is no use in looking.
     """
 
     def __init__(
@@ -193,6 +208,8 @@ class Driver:
         jumps: JumpWatch | None = None,
         own_process: OwnProcess | None = None,
         idle: Callable[[int], None] | None = None,
+        polling: Polling | None = None,
+        expects: Callable[[], str | None] | None = None,
     ) -> None:
         self._machine = machine.handle
         self._perform = perform
@@ -201,6 +218,8 @@ class Driver:
         self._jumps = jumps or JumpWatch()
         self._own_process = own_process
         self._idle = idle
+        self._polling = polling
+        self._expects = expects
         self.lateness = Lateness()
         self.stalls = Lateness()
         self._looked_ns = 0
@@ -298,10 +317,33 @@ class Driver:
         if self._own_process is not None:
             self._own_process.idle(NEVER_NS if wake_ns is None else wake_ns - self._now())
         self._turned()
-        self._epoll.poll(-1, MAX_READY)
+        polling = self._polling
+        kind = None if self._expects is None else self._expects()
+        if polling is None or kind is None:
+            self._epoll.poll(-1, MAX_READY)
+        else:
+            self._await(polling, kind, wake_ns)
         self._looked_ns = woke = self._now()
         if woke >= self._armed_ns:
             self._armed_ns = NEVER_NS
+
+    def _await(self, polling: Polling, kind: str, wake_ns: int | None) -> None:
+        """Wait until something has come or the timer is due: look for it first, as long as that is worth it."""
+        came: list[tuple[int, int]] = []
+        began = now = self._now()
+        until = began + polling.window(kind)
+        if wake_ns is not None and wake_ns < until:
+            until = wake_ns
+        while now < until and not came:
+            _YIELD()
+            came = self._epoll.poll(0, MAX_READY)
+            now = self._now()
+        polled = now - began
+        if not came and (wake_ns is None or now < wake_ns):
+            came = self._epoll.poll(-1, MAX_READY)
+            now = self._now()
+        timer = self._timer.fileno()
+        polling.waited(kind, now - began, polled, came=any(fd != timer for fd, _ in came))
 
     def _turned(self) -> int:
         """A turn is over, in which no source was looked at; the time."""

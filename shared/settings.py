@@ -226,6 +226,14 @@ class Process(Group, frozen=True):
     required: bool = False
 
 
+class Loop(Group, frozen=True):
+    """`poll_us`: where what the loop waits for usually comes within this many microseconds, it looks for it so long before it
+    sleeps, since it is slow for a while after it has slept; 0 is never. It lets others have the core meanwhile. Not on a
+    host with one core, nor at real-time priority."""
+
+    poll_us: Annotated[float, Meta(ge=0.0, le=100_000.0)] = 1_000.0
+
+
 class Journal(Group, frozen=True):
     """The last steps of the machine, kept to be saved and replayed. `events`: how many are kept, 0 is none. `folder`: where
     they are saved; empty is the system's folder for temporary files, and never by themselves but when the machine breaks a
@@ -322,6 +330,7 @@ class EdgeSettings(Group, frozen=True):
     fleet: Fleet = Fleet()
     limits: EdgeLimits = EdgeLimits()
     process: Process = Process()
+    loop: Loop = Loop()
     journal: Journal = Journal()
     dead_letters: DeadLetters = DeadLetters()
 
@@ -337,5 +346,6 @@ class CloudSettings(Group, frozen=True):
     pressure: NodePressure = NodePressure()
     limits: CloudLimits = CloudLimits()
     process: Process = Process()
+    loop: Loop = Loop()
     journal: Journal = Journal()
     dead_letters: DeadLetters = DeadLetters()
