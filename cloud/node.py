@@ -57,8 +57,8 @@ LAST_WORDS_MS = 500
 class NodeStats(msgspec.Struct, frozen=True):
     """What a node tells of itself when it ends. `counters` are the session's, `wire` the messages refused by reason,
     `lateness` how late the loop handled its wake-ups, `process` what became of the settings of the process, `memory` what
-    became of the slots, `stalls` for how long the loop did not look at what had come, `pressure` what its edges were told,
-    `settings` are those in force."""
+    became of the slots, `stalls` for how long the loop did not look at what had come, `polled_s` for how long in all it
+    looked for what was to come, `pressure` what its edges were told, `settings` are those in force."""
 
     node: str
     incarnation: int
@@ -69,6 +69,7 @@ class NodeStats(msgspec.Struct, frozen=True):
     process: tuple[Effect, ...] = ()
     memory: ArenaFigures = ArenaFigures()
     stalls: LatenessFigures = LatenessFigures()
+    polled_s: float = 0.0
     pressure: PressureFigures = PressureFigures()
     settings: CloudSettings = CloudSettings()
 
@@ -214,6 +215,7 @@ class Node:
             self._process.effects,
             self._session.scheduler.arena.figures(),
             self._driver.stalls.figures(),
+            self._driver.polled_s,
             self._session.pressure.figures(),
             self._settings,
         )

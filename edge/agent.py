@@ -54,8 +54,9 @@ class AgentStats(msgspec.Struct, frozen=True):
     """What an agent tells of itself when it ends. `counters` are the broker's, `refused` what clients were refused, by
     reason, `wire` the messages of clients and nodes that were no messages, by reason, `lateness` how late the loop handled
     its wake-ups, `process` what became of the settings of the process, `memory` what became of the slots,
-    `stalls` for how long the loop did not look at what had come, `pressure` what each node told last (thousandths of each
-    class that had better step back), `settings` are those in force."""
+    `stalls` for how long the loop did not look at what had come, `polled_s` for how long in all it looked for what
+    was to come, `pressure` what each node told last (thousandths of each class that had better step back), `settings` are
+    those in force."""
 
     agent: str
     incarnation: int
@@ -67,6 +68,7 @@ class AgentStats(msgspec.Struct, frozen=True):
     process: tuple[Effect, ...] = ()
     memory: ArenaFigures = ArenaFigures()
     stalls: LatenessFigures = LatenessFigures()
+    polled_s: float = 0.0
     pressure: dict[str, tuple[int, ...]] = {}
     settings: EdgeSettings = EdgeSettings()
 
@@ -206,6 +208,7 @@ class Agent:
             self._process.effects,
             self._host.broker.scheduler.arena.figures(),
             self._driver.stalls.figures(),
+            self._driver.polled_s,
             {name: node.pressure for name, node in self._host.broker.nodes.by_name.items()},
             self._settings,
         )

@@ -239,6 +239,11 @@ class Driver:
         for source in self._sources:
             self._epoll.register(source.fileno(), select.EPOLLIN)
 
+    @property
+    def polled_s(self) -> float:
+        """For how many seconds in all the loop has looked for what was to come."""
+        return 0.0 if self._polling is None else self._polling.polled_ns / 1e9
+
     def run(self) -> None:
         """Turn until `stop()`. Raises whatever the machine, an action or a source raises."""
         if self._own_process is None:
