@@ -30,7 +30,7 @@ from functools import partial
 from shared.errors import InvariantBroken
 from shared.events import Action, ClockJumped, Event, Tick, WakeAt
 from shared.lateness import Lateness
-from shared.polling import Polling
+from shared.polling import CROWDED_NS, Polling
 from shared.ports import Clock, Machine, Source
 from shared.process import OwnProcess
 from shared.timer import make_timer
@@ -336,13 +336,17 @@ class Driver:
         """Wait until something has come or the timer is due: look for it first, as long as that is worth it."""
         came: list[tuple[int, int]] = []
         began = now = self._now()
-        until = began + polling.window(kind)
+        until = began + polling.window(kind, now)
         if wake_ns is not None and wake_ns < until:
             until = wake_ns
         while now < until and not came:
+            before = now
             _YIELD()
             came = self._epoll.poll(0, MAX_READY)
             now = self._now()
+            if now - before > CROWDED_NS:
+                polling.crowded(now)
+                break
         polled = now - began
         if not came and (wake_ns is None or now < wake_ns):
             came = self._epoll.poll(-1, MAX_READY)

@@ -1,14 +1,18 @@
 """How long a loop looks for what comes before it sleeps.
 
 A thread that slept is slow for a while: on a virtual machine its core was given away meanwhile, and came back with cold
-caches. A request of 147 KB took a node 417 µs where its loop had slept for 0.3 ms before, 240 µs where it had looked
-all the time. So a loop that waits for something that usually comes soon goes on looking for it for up to `loop.poll_us`.
+caches. A request of 147 KB took a node 417 µs where its loop had slept before, and 307 µs where it had looked all the time.
+So a loop that waits for something that usually comes soon goes on looking for it for up to `loop.poll_us`.
 
 What "usually" means is learnt for each kind of thing that is waited for (an answer that is out, the next request), and
 whether the loop slept or not: waits that ended within the limit against those that did not, the older ones counting less
-(`MEMORY`). Where at least half of them did, looking takes at most twice as long as what it helps. This is what hypervisors
-and guests do before they halt a processor (KVM's halt polling), but for its growing windows, which would never open where
-short and long waits take turns, as the answer and the next frame of a camera do.
+(`MEMORY`). Where at least half of them did, looking takes at most twice as long as what it helps. Hypervisors and guests do
+the like before they halt a processor (KVM's halt polling), but for windows that grow and shrink: those would never open
+where short and long waits take turns, as the answer and the next frame of a camera do.
+
+A loop that looks lets others have its core each time. One that sleeps gets the core at once when it is woken, by its short
+slice; one that has let another have it waits until that one's slice ends, up to 3 ms. So where a look took as long as only
+another's work makes it (`CROWDED_NS`), the loop does without for a while (`PAUSE_NS`).
 """
 
 from __future__ import annotations
@@ -20,20 +24,31 @@ LIKELY = 0.5
 """Polled from this share of short waits on."""
 
 
+CROWDED_NS = 200_000
+"""A look that takes longer: ZeroMQ's threads, for which the core is meant, are done sooner with a message of a megabyte."""
+
+PAUSE_NS = 2_000_000_000
+
+
 class Polling:
     """The shares of short waits by kind. `most_ns` is how long to look at most; 0 is never."""
 
-    __slots__ = ("_short", "most_ns", "polled_ns")
+    __slots__ = ("_again_ns", "_short", "most_ns", "polled_ns")
 
     def __init__(self, most_ns: int) -> None:
         self.most_ns = most_ns
         self.polled_ns = 0
         """How long was looked in all."""
         self._short: dict[str, float] = {}
+        self._again_ns = 0
 
-    def window(self, kind: str) -> int:
+    def window(self, kind: str, now: int) -> int:
         """How many nanoseconds to look for what is waited for now."""
-        return self.most_ns if self._short.get(kind, 0.0) >= LIKELY else 0
+        return self.most_ns if self._short.get(kind, 0.0) >= LIKELY and now >= self._again_ns else 0
+
+    def crowded(self, now: int) -> None:
+        """Others want the core."""
+        self._again_ns = now + PAUSE_NS
 
     def waited(self, kind: str, waited_ns: int, polled_ns: int, *, came: bool) -> None:
         """A wait is over, of which so much was spent looking. `came`: by what was waited for, and not by a timer, of which a

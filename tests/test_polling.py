@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.polling import Polling
+from shared.polling import PAUSE_NS, Polling
 
 MOST = 1_000_000
 
@@ -13,11 +13,11 @@ def after(polling: Polling, kind: str, waits: list[int]) -> int:
     """The window after waits of these lengths, at the end of each of which something came."""
     for waited in waits:
         polling.waited(kind, waited, 0, came=True)
-    return polling.window(kind)
+    return polling.window(kind, 0)
 
 
 def test_nobody_looks_before_short_waits_were_seen() -> None:
-    assert Polling(MOST).window("answer") == 0
+    assert Polling(MOST).window("answer", 0) == 0
 
 
 @pytest.mark.parametrize("waited", [1, MOST])
@@ -40,19 +40,28 @@ def test_kinds_are_told_apart() -> None:
     for _ in range(20):
         polling.waited("answer", 600_000, 600_000, came=True)
         polling.waited("request", 32_000_000, 0, came=True)
-    assert polling.window("answer") == MOST
-    assert polling.window("request") == 0
+    assert polling.window("answer", 0) == MOST
+    assert polling.window("request", 0) == 0
 
 
 def test_a_timer_that_ended_a_short_wait_says_nothing_and_a_long_one_that_nothing_came() -> None:
     polling = Polling(MOST)
     for _ in range(50):
         polling.waited("answer", 1, 0, came=False)
-    assert polling.window("answer") == 0
+    assert polling.window("answer", 0) == 0
     assert after(polling, "answer", [1] * 50) == MOST
     for _ in range(6):
         polling.waited("answer", 2 * MOST, 0, came=False)
-    assert polling.window("answer") == 0
+    assert polling.window("answer", 0) == 0
+
+
+def test_where_others_want_the_core_it_sleeps_for_a_while() -> None:
+    polling = Polling(MOST)
+    assert after(polling, "answer", [1] * 50) == MOST
+    polling.crowded(1000)
+    assert polling.window("answer", 1000) == 0
+    assert polling.window("answer", 1000 + PAUSE_NS - 1) == 0
+    assert polling.window("answer", 1000 + PAUSE_NS) == MOST
 
 
 def test_with_nothing_to_spend_it_never_looks() -> None:
