@@ -335,24 +335,24 @@ class Driver:
     def _await(self, polling: Polling, kind: str, wake_ns: int | None) -> None:
         """Wait until something has come or the timer is due: look for it first, as long as that is worth it."""
         came: list[tuple[int, int]] = []
+        crowded = False
         began = now = self._now()
         until = began + polling.window(kind, now)
         if wake_ns is not None and wake_ns < until:
             until = wake_ns
-        while now < until and not came:
+        while now < until and not came and not crowded:
             before = now
             _YIELD()
             came = self._epoll.poll(0, MAX_READY)
             now = self._now()
-            if now - before > CROWDED_NS:
-                polling.crowded(now)
-                break
-        polled = now - began
+            crowded = now - before > CROWDED_NS
+        if now > began:
+            polling.polled(now - began, now, crowded=crowded)
         if not came and (wake_ns is None or now < wake_ns):
             came = self._epoll.poll(-1, MAX_READY)
             now = self._now()
         timer = self._timer.fileno()
-        polling.waited(kind, now - began, polled, came=any(fd != timer for fd, _ in came))
+        polling.waited(kind, now - began, came=any(fd != timer for fd, _ in came))
 
     def _turned(self) -> int:
         """A turn is over, in which no source was looked at; the time."""

@@ -231,6 +231,12 @@ class Loop(Group, frozen=True):
     sleeps, since it is slow for a while after it has slept; 0 is never. It lets others have the core meanwhile. Not on a
     host with one core, nor at real-time priority."""
 
+    poll_us: Annotated[float, Meta(ge=0.0, le=100_000.0)] = 0.0
+
+
+class NodeLoop(Loop, frozen=True):
+    """The same on a node, which has cores to spare; a device and an application have not."""
+
     poll_us: Annotated[float, Meta(ge=0.0, le=100_000.0)] = 1_000.0
 
 
@@ -346,6 +352,6 @@ class CloudSettings(Group, frozen=True):
     pressure: NodePressure = NodePressure()
     limits: CloudLimits = CloudLimits()
     process: Process = Process()
-    loop: Loop = Loop()
+    loop: NodeLoop = NodeLoop()
     journal: Journal = Journal()
     dead_letters: DeadLetters = DeadLetters()

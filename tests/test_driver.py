@@ -228,7 +228,7 @@ def usually_soon() -> Polling:
     """The polling of a loop for which what it waits for has always come soon, and which looks for it for an hour."""
     polling = Polling(3_600_000_000_000)
     for _ in range(50):
-        polling.waited("work", 1, 0, came=True)
+        polling.waited("work", 1, came=True)
     return polling
 
 
