@@ -1,7 +1,8 @@
 """How long a loop looks for what comes before it sleeps.
 
 A thread that slept is slow for a while: on a virtual machine its core was given away meanwhile, and came back with cold
-caches. A request of 147 KB took a node 417 µs where its loop had slept before, and 307 µs where it had looked all the time.
+caches. A request of 147 KB took a node 417 µs where its loop had slept before, and 256 µs where it had looked all the time;
+a client that asks one request after another had its answers after 0.36 instead of 0.61 ms.
 So a loop that waits for something that usually comes soon goes on looking for it for up to `loop.poll_us`.
 
 What "usually" means is learnt for each kind of thing that is waited for (an answer that is out, the next request), and
