@@ -41,6 +41,8 @@ class Credits:
         """Of a crowd each keeps its credit for `turn` probes."""
         self._capacity = capacity
         self._turn = turn
+        self._share = capacity
+        """What each edge may have where all have asked as often."""
         self._granted: dict[str, int] = {}
         self._out: dict[str, int] = {}
         self._unused: set[str] = set()
@@ -59,6 +61,7 @@ class Credits:
         """A peer comes (again): its grant, which may be 0 for the moment."""
         self._granted.setdefault(peer, 0)
         self._out.setdefault(peer, 0)
+        self._divide()
         return self.granted(peer)
 
     def leave(self, peer: str) -> None:
@@ -70,6 +73,10 @@ class Credits:
         self._turns.pop(peer, None)
         self._unused.discard(peer)
         self._resting.discard(peer)
+        self._divide()
+
+    def _divide(self) -> None:
+        self._share = max(1, self._capacity // max(1, len(self._granted)))
 
     def out(self, peer: str) -> int:
         """How many requests of `peer` are here."""
@@ -80,7 +87,7 @@ class Credits:
         before = self._granted.get(peer)
         if before is None:
             return 0
-        share = 0 if peer in self._resting else max(1, self._capacity // len(self._granted))
+        share = 0 if peer in self._resting else self._share
         if self._limits:
             share = min(share, int(self._limits.get(peer, share)))
         if before == share:
@@ -127,19 +134,21 @@ class Credits:
 
     def take(self, peer: str) -> bool:
         """A request of `peer` comes in: False where it has no credit left."""
-        if self._out.get(peer, 0) >= self.granted(peer):
+        out = self._out.get(peer, 0)
+        if out >= self.granted(peer):
             return False
-        self._out[peer] += 1
+        self._out[peer] = out + 1
         self._unused.discard(peer)
         return True
 
     def give_back(self, peer: str) -> None:
         """A request of `peer` ended. A peer that left meanwhile is ignored."""
-        if peer not in self._out:
+        out = self._out.get(peer)
+        if out is None:
             return
-        if self._out[peer] < 1:
+        if out < 1:
             raise InvariantBroken(f"peer {peer} gives back a credit that it does not have")
-        self._out[peer] -= 1
+        self._out[peer] = out - 1
 
     def validate(self) -> None:
         """Raises `InvariantBroken` where more is lent than there is, or more is out than was granted."""

@@ -38,16 +38,14 @@ class Door:
             for contract, plan in plans.items()
             for cut in range(len(plan.cuts))
         }
+        self.outputs = {contract: self._tensors[contract, len(plan.cuts) - 1] for contract, plan in plans.items()}
+        """What is answered: by contract, then by rows, the tensors of the last cut."""
         self._entries = {
             (contract, first, coding.name): self._entry(contract, first, coding)
             for contract, plan in plans.items()
             for first in range(len(plan.cuts) - 1)
             for coding in plan.cuts[first].codings
         }
-
-    def tensors(self, contract: str, cut: int, rows: int) -> tuple[Tensor, ...]:
-        """The tensors of a cut with so many rows."""
-        return self._tensors[contract, cut][rows]
 
     def check(self, message: Infer, frames: tuple[Buffer, ...]) -> Entry:
         """The way in that the request names, after everything that can be checked without decoding. Raises `PeerError` with

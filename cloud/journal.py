@@ -29,6 +29,12 @@ NODE = MachineKind(
     settings=CloudSettings,
     machine=Session,
     known=Known(Session),
-    fixed=("_door._tensors", "_door._entries", "scheduler.latency._ranges", "scheduler.latency._codecs"),
+    fixed=(
+        "_door._tensors",
+        "_door._entries",
+        "scheduler.latency._ranges",
+        "scheduler.latency._codecs",
+        "_door.outputs",
+    ),
     build=build_session,
 )

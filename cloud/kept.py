@@ -37,19 +37,17 @@ class Kept:
     """Answers by identity, the oldest first."""
 
     def __init__(self) -> None:
-        self._replies: OrderedDict[Identity, KeptReply] = OrderedDict()
+        self.replies: OrderedDict[Identity, KeptReply] = OrderedDict()
+        """To be looked at only."""
         self._nbytes = 0
-
-    def __len__(self) -> int:
-        return len(self._replies)
 
     def keep(self, identity: Identity, kept: KeptReply, now: int) -> None:
         """Keep an answer, in place of those that nobody wants any more and of the oldest where there are too many."""
-        self._replies[identity] = kept
+        self.replies[identity] = kept
         self._nbytes += kept.nbytes
-        while self._replies:
-            oldest, reply = next(iter(self._replies.items()))
-            full = len(self._replies) > MOST or self._nbytes > MOST_BYTES
+        while self.replies:
+            oldest, reply = next(iter(self.replies.items()))
+            full = len(self.replies) > MOST or self._nbytes > MOST_BYTES
             if not full and reply.deadline_ns > now:
                 return
             self.drop(oldest)
@@ -57,21 +55,21 @@ class Kept:
     def find(self, identity: Identity, link: str, asked: Infer, now: int) -> KeptReply | None:
         """The answer to this very request, where it is kept, still wanted, and has not gone out on this connection; from
         now on it has."""
-        kept = self._replies.get(identity)
+        kept = self.replies.get(identity)
         if kept is None or kept.deadline_ns <= now or link in kept.links or not same_request(kept.asked, asked):
             return None
-        self._replies[identity] = msgspec.structs.replace(kept, links=(*kept.links, link))
+        self.replies[identity] = msgspec.structs.replace(kept, links=(*kept.links, link))
         return kept
 
     def drop(self, identity: Identity) -> None:
         """This answer is wanted by nobody any more."""
-        kept = self._replies.pop(identity, None)
+        kept = self.replies.pop(identity, None)
         if kept is not None:
             self._nbytes -= kept.nbytes
 
     def drop_peer(self, name: str, incarnation: int) -> None:
         """Nor are any to this incarnation of a peer."""
-        for identity in [i for i in self._replies if i[:2] == (name, incarnation)]:
+        for identity in [i for i in self.replies if i[:2] == (name, incarnation)]:
             self.drop(identity)
 
 

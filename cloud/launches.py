@@ -6,9 +6,13 @@ from the executors' events and knows nothing of requests.
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import msgspec
 
 from shared.events import Event, Failed, Finished, Run
+
+ROWS = attrgetter("rows")
 
 
 class LaunchCount(msgspec.Struct, frozen=True):
@@ -32,7 +36,7 @@ class Launches:
     def started(self, run: Run) -> None:
         """A run was handed to an executor."""
         span = run.range
-        self._out[run.run] = (run.contract, span.program, span.first, span.last, sum(row.rows for row in run.rows))
+        self._out[run.run] = (run.contract, span.program, span.first, span.last, sum(map(ROWS, run.rows)))
 
     def ended(self, event: Event) -> None:
         """Look at an event: a `Finished` of a known run is counted, a `Failed` forgotten, others are none of this."""

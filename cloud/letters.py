@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from cloud.kept import Identity
 from cloud.session import Session
 from shared.events import Action, ClockJumped, Event, Received, Send, SendFailed
@@ -18,15 +20,12 @@ from shared.request import Buffer, Stages
 from shared.wire.messages import Bye, Hello, Infer, Refusal, Reply
 
 
-class _Came:
+class _Came(msgspec.Struct, frozen=True, gc=False):
     """A request that is here, and when it came."""
 
-    __slots__ = ("frames", "message", "ns")
-
-    def __init__(self, message: Infer, frames: tuple[Buffer, ...], ns: int) -> None:
-        self.message = message
-        self.frames = frames
-        self.ns = ns
+    message: Infer
+    frames: tuple[Buffer, ...]
+    ns: int
 
 
 class NodeLetters:
@@ -52,19 +51,17 @@ class NodeLetters:
     def see(self, event: Event, actions: Sequence[Action], now: int) -> None:
         """Take a step that the session has made."""
         fresh: _Came | None = None
-        peers_change = isinstance(event, (SendFailed, ClockJumped))
         if isinstance(event, Received):
             message = event.message
+            peers_change = isinstance(message, (Hello, Bye))
             if isinstance(message, Infer):
                 fresh = _Came(message, event.frames if self._inputs else (), now)
                 self._open.setdefault(self._identity(event.link, message), fresh)
-            else:
-                peers_change = isinstance(message, (Hello, Bye))
+        else:
+            peers_change = isinstance(event, (SendFailed, ClockJumped))
         for action in actions:
-            if isinstance(action, Send):
-                told = action.message
-                if isinstance(told, (Reply, Refusal)):
-                    self._ended(self._identity(action.link, told), told, fresh, now)
+            if isinstance(action, Send) and isinstance(action.message, (Reply, Refusal)):
+                self._ended(self._identity(action.link, action.message), action.message, fresh, now)
         if peers_change:
             for identity in [i for i in self._open if not self._session.is_open(i)]:
                 self._bury(identity, self._open.pop(identity), "gone", "whoever asked is gone", now)

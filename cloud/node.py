@@ -30,7 +30,7 @@ from shared.directory import check_length
 from shared.directory_file import DirectoryWatch
 from shared.driver import Driver, polling_of
 from shared.errors import SettingsError
-from shared.events import Action, Draining, Event, Leave, Run, Send, SendFailed
+from shared.events import Action, Draining, Event, Leave, Received, Run, Send, SendFailed
 from shared.journal.keeper import Keeper
 from shared.lateness import LatenessFigures
 from shared.letter_box import LetterBox
@@ -48,6 +48,7 @@ from shared.signals import Wish, outlive_signals, save_on_signal, stop_on_signal
 from shared.standard_streams import say
 from shared.transport import Router
 from shared.wire.codec import MAX_WORD, decode_edge
+from shared.wire.messages import Infer
 from shared.workshop import Workshop
 
 LAST_WORDS_MS = 500
@@ -173,8 +174,11 @@ class Node:
 
     def handle(self, event: Event, now: int) -> list[Action]:
         """The session's own `handle`, with the launches counted, and what is measured beside. For the driver only."""
-        self._launches.ended(event)
-        if self._measurer.takes(event, now) or self._letter_box.takes(event, now):
+        if not isinstance(event, Received):
+            self._launches.ended(event)
+        elif not isinstance(event.message, Infer) and (
+            self._measurer.takes(event, now) or self._letter_box.takes(event, now)
+        ):
             return []
         actions = self._machine.handle(event, now)
         self._measurer.look(now)

@@ -43,9 +43,10 @@ class Peer:
 
     def deadline(self, message: Infer, now: int) -> int:
         """The deadline of a request that came now, on this node's clock, read optimistically: no true deadline is later."""
-        self.offset.peer_sent(message.sent_ns, now)
+        sent = message.sent_ns
+        self.offset.peer_sent(sent, now)
         low, _ = self.offset.bounds(now)
-        return message.sent_ns + message.budget_ns - (low if low is not None else message.sent_ns - now)
+        return sent + message.budget_ns - (sent - now if low is None else low)
 
     def sort_links(self) -> None:
         """The connections have changed."""
@@ -70,11 +71,6 @@ class Peers:
     def of_link(self, link: str) -> Peer | None:
         """The peer that greeted on this connection."""
         return self._by_link.get(link)
-
-    def of_account(self, account: str) -> Peer | None:
-        """The peer whose credit this is."""
-        peer = self._by_name.get(account.rpartition(":")[0])
-        return peer if peer is not None and peer.account == account else None
 
     def refused(self, link: str, reason: str, now: int) -> Peer | None:
         """The peer that greeted on this connection, of which a request is refused."""

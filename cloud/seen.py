@@ -24,7 +24,7 @@ class Seen:
     """Attempts of one incarnation of an edge. At least the highest `limit` are remembered, and those that share a word with
     the lowest of them."""
 
-    __slots__ = ("_count", "_floor", "_limit", "_words")
+    __slots__ = ("_count", "_enough", "_floor", "_limit", "_words")
 
     def __init__(self, limit: int) -> None:
         self._limit = max(limit, REMEMBERED)
@@ -32,6 +32,8 @@ class Seen:
         """By the number of the attempt, then by `sequence // BITS`."""
         self._count = 0
         self._floor = -1
+        self._enough = self._limit
+        """Up to so many nothing can be forgotten."""
 
     @classmethod
     def of(cls, limit: int, kept: Sequence[int]) -> Seen:
@@ -60,9 +62,12 @@ class Seen:
         word = words.get(place, 0)
         if word >> bit & 1:
             return False
+        if not word:
+            # It may be the lowest of all.
+            self._enough = self._limit
         words[place] = word | 1 << bit
         self._count += 1
-        if self._count > self._limit:
+        if self._count > self._enough:
             self._forget()
         return True
 
@@ -73,6 +78,7 @@ class Seen:
             place = min(min(words) for words in all_words.values())
             count = sum(words[place].bit_count() for words in all_words.values() if place in words)
             if self._count - count < self._limit:
+                self._enough = self._limit + count - 1
                 return
             for attempt, words in list(all_words.items()):
                 words.pop(place, None)

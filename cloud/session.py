@@ -17,10 +17,12 @@ from collections.abc import Mapping
 
 import msgspec
 
+from cloud.admitted import Admitted
 from cloud.door import Door
 from cloud.kept import Identity, Kept, KeptReply, same_request, size_of
 from cloud.peers import Peer, Peers
 from cloud.pressure import Pressure
+from shared.decision import NOTHING, Decision
 from shared.directory import Directory, check_length, to_message
 from shared.errors import InvariantBroken, PeerError, SettingsError
 from shared.events import (
@@ -70,23 +72,6 @@ Actions = list[Action]
 Outputs = tuple[Array | Buffer, ...]
 
 
-class Admitted(msgspec.Struct, frozen=True, gc=False):
-    """A request that was let in and is not over."""
-
-    identity: Identity
-    account: str
-    links: tuple[str, ...]
-    """The connections that it came on: each is answered."""
-    message: Infer
-    job: int
-    received_ns: int
-    deadline_ns: int
-    tail_ns: int = 0
-    """How long earlier pieces of it ran,"""
-    codec_ns: int = 0
-    """and the decoding before them."""
-
-
 class Session:
     """Peers and requests of one node process. `handle(event, now)` is the only door."""
 
@@ -133,7 +118,11 @@ class Session:
         self.scheduler.pass_time(now)
         match event:
             case Received():
-                self._received(event, now, out)
+                message = event.message
+                if isinstance(message, Infer):
+                    self._infer(event.link, message, event.frames, now, out)
+                else:
+                    self._received(event, now, out)
                 if event.more:
                     return out
             case Finished():
@@ -153,7 +142,9 @@ class Session:
                 pass
             case _:
                 raise InvariantBroken(f"a node does not know the event {type(event).__name__}")
-        self._schedule(now, out)
+        decision = self.scheduler.schedule(now)
+        if decision is not NOTHING or self._stuck:
+            self._decided(decision, now, out)
         if self._leave_by and not self._left:
             self._leave(now, out)
         self._wake(now, out)
@@ -167,8 +158,6 @@ class Session:
 
     def _received(self, event: Received, now: int, out: list[Action]) -> None:
         match event.message:
-            case Infer():
-                self._infer(event.link, event.message, event.frames, now, out)
             case Cancel():
                 self._cancel(event.link, event.message, now, out)
             case Probe():
@@ -222,13 +211,14 @@ class Session:
                 raise PeerError("hello", "a request needs a greeted data connection of its incarnation")
             peer.seen_ns = now
             identity = (peer.name, message.incarnation, message.sequence, message.attempt)
-            if self._is_copy(peer, identity, link, message, now, out):
+            here = identity in self._by_identity
+            if (here or self._kept.replies) and self._is_copy(peer, identity, link, message, now, out):
                 return
             entry = self._door.check(message, frames)
             deadline = peer.deadline(message, now)
             if self._leave_by:
                 raise PeerError("draining", "this node is about to leave")
-            if identity in self._by_identity or not peer.attempts.first_time(message.sequence, message.attempt):
+            if here or not peer.attempts.first_time(message.sequence, message.attempt):
                 raise PeerError("duplicate", "this attempt was here before")
             key = entry.key
             if now + self.scheduler.latency.typical(key, message.rows) > deadline:
@@ -245,7 +235,7 @@ class Session:
         except PeerError as error:
             self._refuse((link,), message, error.reason, error.detail, now, out)
             return
-        self._admitted[row.job] = Admitted(identity, peer.account, (link,), message, row.job, now, deadline)
+        self._admitted[row.job] = Admitted(identity, peer, (link,), message, row.job, now, deadline)
         self._by_identity[identity] = row.job
 
     def _is_copy(self, peer: Peer, identity: Identity, link: str, message: Infer, now: int, out: list[Action]) -> bool:
@@ -281,9 +271,8 @@ class Session:
 
     # --- work ---------------------------------------------------------------------------------------------------------
 
-    def _schedule(self, now: int, out: list[Action]) -> None:
-        decision = self.scheduler.schedule(now)
-        while not decision.final:
+    def _decided(self, decision: Decision, now: int, out: list[Action]) -> None:
+        while decision.overdue or decision.revoked:
             for launch in decision.overdue:
                 self._overdue(launch, now, out)
             decision = self.scheduler.schedule(now)
@@ -341,15 +330,11 @@ class Session:
                 self._refuse_job(job.id, reason, event.detail or event.reason, now, out)
 
     def _reply(self, admitted: Admitted, outputs: Outputs, event: Finished, wait: int, now: int, out: Actions) -> None:
-        asked = admitted.message
-        peer = self.peers.of_account(admitted.account)
-        before = admitted.tail_ns + admitted.codec_ns
-        stages: Stages = {
-            "cloud_queue": event.began_ns - admitted.received_ns + now - event.ended_ns - before,
-            "codec": admitted.codec_ns + event.codec_ns,
-            "tail": admitted.tail_ns + event.ended_ns - event.began_ns - event.codec_ns,
-        }
-        self.peers.credits.timely(admitted.account)
+        asked, peer = admitted.message, admitted.peer
+        codec = admitted.codec_ns + event.codec_ns
+        tail = admitted.tail_ns + event.ended_ns - event.began_ns - event.codec_ns
+        stages: Stages = {"cloud_queue": now - admitted.received_ns - codec - tail, "codec": codec, "tail": tail}
+        self.peers.credits.timely(peer.account)
         reply = Reply(
             incarnation=asked.incarnation,
             sequence=asked.sequence,
@@ -358,16 +343,18 @@ class Session:
             cut=asked.cut,
             coding=asked.coding,
             rows=asked.rows,
-            tensors=self._door.tensors(asked.contract, len(self._plans[asked.contract].cuts) - 1, asked.rows),
+            tensors=self._door.outputs[asked.contract][asked.rows],
             stages=stages,
             sent_ns=now,
             load=self._load(peer, now, wait),
             pressure=self.pressure.told(now),
         )
         self.counters["rows"] += asked.rows
-        self.counters["late-rows"] += asked.rows if now > admitted.deadline_ns else 0
-        out += [Send(link, reply, outputs) for link in admitted.links]
-        if peer is not None and len(peer.data) > 1:
+        if now > admitted.deadline_ns:
+            self.counters["late-rows"] += asked.rows
+        for link in admitted.links:
+            out.append(Send(link, reply, outputs))
+        if len(peer.data) > 1:
             kept = KeptReply(asked, reply, outputs, size_of(outputs), admitted.links, admitted.deadline_ns)
             self._kept.keep(admitted.identity, kept, now)
 
@@ -376,7 +363,7 @@ class Session:
         admitted = self._admitted.pop(job)
         del self._by_identity[admitted.identity]
         self._stuck.pop(job, None)
-        self.peers.credits.give_back(admitted.account)
+        self.peers.credits.give_back(admitted.peer.account)
         return admitted
 
     def _stop(self, job: int, out: list[Action]) -> None:
@@ -428,7 +415,7 @@ class Session:
     def _forget(self, peer: Peer, out: list[Action]) -> None:
         """Nothing of this peer's incarnation is wanted any more."""
         self._kept.drop_peer(peer.name, peer.incarnation)
-        for job in [a.job for a in self._admitted.values() if a.account == peer.account]:
+        for job in [a.job for a in self._admitted.values() if a.peer is peer]:
             self._settle(job)
             self._stop(job, out)
             self.counters["peer-gone"] += 1
@@ -477,9 +464,12 @@ class Session:
             at = min(self._stuck.values()) if at is None else min(at, *self._stuck.values())
         if self._leave_by and not self._left:
             at = self._leave_by if at is None else min(at, self._leave_by)
-        if at is not None and max(at, now) != self._wake_at:
-            self._wake_at = max(at, now)
-            out.append(WakeAt(self._wake_at))
+        if at is None:
+            return
+        at = max(at, now)
+        if at != self._wake_at:
+            self._wake_at = at
+            out.append(WakeAt(at))
 
     def owner(self, job: int) -> Identity | None:
         """The request that a job works for; None where nobody wants it any more. For those who look on."""

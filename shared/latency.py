@@ -72,14 +72,15 @@ class _Window:
 
     def add(self, value: float) -> bool:
         """Another value; False where that changes nothing but which is the oldest."""
-        if len(self.recent) == WINDOW:
-            oldest = self.recent[0]
+        recent, ordered = self.recent, self.sorted
+        if len(recent) == WINDOW:
+            oldest = recent[0]
             if oldest == value:
-                self.recent.append(value)
+                recent.append(value)
                 return False
-            del self.sorted[bisect_left(self.sorted, oldest)]
-        self.recent.append(value)
-        insort(self.sorted, value)
+            del ordered[bisect_left(ordered, oldest)]
+        recent.append(value)
+        insort(ordered, value)
         return True
 
 
@@ -151,7 +152,7 @@ class _Curve:
         ordered = self.window.sorted
         count = len(ordered)
         self.median = ordered[count // 2]
-        self.high = ordered[min(count - 1, int(PESSIMISTIC * count))]
+        self.high = ordered[int(PESSIMISTIC * count)]
 
     def observe(self, rows: int, elapsed_ns: int, now: int) -> bool:
         """Another launch; whether the typical time is another now."""

@@ -122,6 +122,11 @@ class Lane:
         """Take these jobs out, which must be here; in order, but for the first."""
         own, orders, count = self.jobs, self.orders, len(jobs)
         self.offer = None
+        if count == len(own):
+            own.clear()
+            orders.clear()
+            self.rows = 0
+            return
         if own[0] is jobs[0] and own[count - 1] is jobs[-1]:
             del own[:count], orders[:count]
         else:
@@ -184,6 +189,8 @@ class DeadlineQueue:
         first, waiting = jobs[0], self.jobs
         lane = self._lanes[first.contract, first.range]
         lane.remove(jobs)
+        if not lane.jobs:
+            del self._lanes[lane.group]
         for job in jobs:
             del waiting[job.id]
         if self.promised:
@@ -192,8 +199,6 @@ class DeadlineQueue:
         if self.deferred:
             for job in jobs:
                 self.deferred.pop(job.id, None)
-        if not lane.jobs:
-            del self._lanes[lane.group]
 
     def get(self, job: int) -> Job | None:
         """The job of this number, while it waits."""

@@ -54,7 +54,8 @@ class Running:
         """When what runs on each executor typically ends, 0 where nothing does,"""
         self._surely = [0] * executors
         """and at the latest; `NEVER_NS` where it is suspect."""
-        self._next_overdue = NEVER_NS
+        self.overdue_ns = NEVER_NS
+        """When the next launch will be overdue; `NEVER_NS` where none will."""
         self._overdue: dict[int, int] = {}
         """When each run that is not suspect yet will be."""
         self._suspect: set[int] = set()
@@ -70,10 +71,6 @@ class Running:
         """How many executors there are."""
         return len(self._busy)
 
-    def calm(self, now: int) -> bool:
-        """Whether nothing is found overdue at this time."""
-        return now < self._next_overdue
-
     def idle(self) -> int:
         """The first executor on which nothing runs. Raises ValueError where all are busy."""
         return self._busy.index(None)
@@ -86,7 +83,7 @@ class Running:
         began, surely = launch.began_ns, launch.pessimistic_ns
         at = max(surely + OVERDUE_LEAST_NS, OVERDUE * surely - began)
         self._overdue[run] = at
-        self._next_overdue = min(self._next_overdue, at)
+        self.overdue_ns = min(self.overdue_ns, at)
         self._launches[run] = launch
         self.spare -= 1
         self._busy[executor] = run
@@ -106,9 +103,11 @@ class Running:
         self._likely[executor] = self._surely[executor] = 0
         if launch.partial:
             self.to_go_on -= len(launch.jobs)
-        if self._overdue.pop(run, None) == self._next_overdue:
-            self._next_overdue = min(self._overdue.values(), default=NEVER_NS)
-        self._suspect.discard(run)
+        at = self._overdue.pop(run, None)
+        if at is None:
+            self._suspect.discard(run)
+        elif at == self.overdue_ns:
+            self.overdue_ns = min(self._overdue.values(), default=NEVER_NS)
         if not self._dead:
             return launch, NO_JOBS
         unwanted = frozenset(j.id for j in launch.jobs if j.id in self._dead)
@@ -126,19 +125,15 @@ class Running:
 
     def overdue(self, now: int) -> tuple[Launch, ...]:
         """Launches that are overdue since the last call: their executors are suspect from now on."""
-        if now < self._next_overdue:
+        if now < self.overdue_ns:
             return ()
         late = [run for run, at in self._overdue.items() if now >= at]
         for run in late:
             del self._overdue[run]
             self._surely[self._launches[run].run.executor] = NEVER_NS
-        self._next_overdue = min(self._overdue.values(), default=NEVER_NS)
+        self.overdue_ns = min(self._overdue.values(), default=NEVER_NS)
         self._suspect.update(late)
         return tuple(self._launches[run] for run in late)
-
-    def next_overdue(self) -> int | None:
-        """When the next launch will be overdue."""
-        return self._next_overdue if self._overdue else None
 
     def suspect(self, executor: int) -> bool:
         """Whether nobody can tell when this executor will be free."""

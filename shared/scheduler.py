@@ -144,7 +144,7 @@ class Scheduler:
         launch, unwanted = self._release(run)
         self.latency.observe(launch.key, launch.rows, ended_ns - began_ns)
         if self._of_many:
-            self.latency.observe_lead(max(0, ended_ns - launch.typical_ns, now - launch.typical_ns))
+            self.latency.observe_lead(max(launch.typical_ns, ended_ns, now) - launch.typical_ns)
         return launch, unwanted
 
     def failed(self, run: int, now: int, *, late: bool = False) -> tuple[Launch, frozenset[int]]:
@@ -172,9 +172,9 @@ class Scheduler:
             self._version = self.latency.version
             self._offers.known += 1
             self.expiry_ns = 0 if queue.jobs else NEVER_NS
-        if now < self.expiry_ns and not running.spare and not queue.promised and running.calm(now):
+        if now < self.expiry_ns and not running.spare and not queue.promised and now < running.overdue_ns:
             return NOTHING
-        overdue = running.overdue(now)
+        overdue = running.overdue(now) if now >= running.overdue_ns else ()
         if not queue.jobs:
             return Decision(overdue=overdue) if overdue else NOTHING
         revoked = self._shed(now) if queue.promised else ()
@@ -203,18 +203,17 @@ class Scheduler:
         """When `schedule` must be called at the latest although nothing happens, in nanoseconds: a waiting job can no longer
         be on time, one that was put off may begin, a frame is expected no longer, a run is overdue, less of what is more
         important may have come."""
-        queue, spare = self._queue, self._running.spare
-        overdue = self._running.next_overdue()
-        if not queue.jobs:
-            return overdue
-        if not self.streams and not queue.deferred and not (self._held and spare):
-            return self.expiry_ns if overdue is None or self.expiry_ns < overdue else overdue
-        times = [overdue, self.expiry_ns, *(j.earliest_ns for j in queue.deferred.values() if j.earliest_ns > now)]
-        if self._held and spare:
-            times.append(max(self.targets.due_ns, now + 1))
-        if self.streams and spare:
-            times.append(self.streams.next_lapse(self.latency, now))
-        return min((at for at in times if at is not None), default=None)
+        queue, spare, at = self._queue, self._running.spare, self._running.overdue_ns
+        if queue.jobs:
+            at = min(at, self.expiry_ns)
+            if queue.deferred:
+                at = min([at, *(j.earliest_ns for j in queue.deferred.values() if j.earliest_ns > now)])
+            if spare and self._held:
+                at = min(at, max(self.targets.due_ns, now + 1))
+            if spare and self.streams:
+                lapse = self.streams.next_lapse(self.latency, now)
+                at = at if lapse is None else min(at, lapse)
+        return at if at < NEVER_NS else None
 
     def _too_late(self, job: Job) -> int:
         """From when on a job can no longer be on time."""
@@ -356,9 +355,9 @@ class Scheduler:
                 break
             rows -= batch.pop().rows
             pessimistic = now + self.latency.pessimistic(head.key, rows)
-        lease = None
-        if not head.range.empty:
-            lease = self.arena.acquire(PoolKey(head.contract, head.range.program, head.range.first), rows)
+        lease, entered = None, head.range
+        if not entered.empty:
+            lease = self.arena.acquire(PoolKey(head.contract, entered.program, entered.first), rows)
             if lease is None:
                 return None
         typical = self.latency.typical(key, rows)

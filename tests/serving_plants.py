@@ -46,7 +46,7 @@ def launch_one_at_a_time(patch: Patch) -> None:
 
 
 def look_for_the_expired_when_a_run_has_ended(patch: Patch) -> None:
-    patch.setattr(Scheduler, "next_wakeup", lambda self, now: self._running.next_overdue())
+    patch.setattr(Scheduler, "next_wakeup", lambda self, now: self._running.overdue_ns if len(self._running) else None)
 
 
 def run_the_expired(patch: Patch) -> None:

@@ -102,7 +102,7 @@ def test_a_peer_of_one_connection_has_no_answers_kept() -> None:
     s = session()
     give(s, hello())
     finish(s, run_of(give(s, infer(), frames=FRAMES)), T0 + 3 * MS)
-    assert len(s._kept) == 0
+    assert len(s._kept.replies) == 0
 
 
 def test_no_more_answers_are_kept_than_fit() -> None:
@@ -112,9 +112,9 @@ def test_no_more_answers_are_kept_than_fit() -> None:
     reply = Reply(1, 1, 1, asked.contract, 0, "raw", 1, (), {}, T0, Load(0, 0))
     for number in range(2 * MOST):
         kept.keep(("edge", 1, number, 1), KeptReply(asked, reply, (), 1 << 10, (LINK,), T0 + MS), T0)
-    assert len(kept) == MOST
+    assert len(kept.replies) == MOST
     for number in range(8):
         kept.keep(("edge", 2, number, 1), KeptReply(asked, reply, (), 10 << 20, (LINK,), T0 + MS), T0)
-    assert len(kept) == 3
+    assert len(kept.replies) == 3
     kept.drop_peer("edge", 2)
-    assert len(kept) == 0
+    assert len(kept.replies) == 0

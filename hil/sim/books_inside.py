@@ -225,7 +225,7 @@ def remembered(session: Session) -> list[tuple[int, int]]:
 
 def kept_answers(session: Session) -> int:
     """How many answers are kept for copies that may come."""
-    return len(session._kept)
+    return len(session._kept.replies)
 
 
 def peers_left(session: Session) -> int:

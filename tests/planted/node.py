@@ -106,7 +106,7 @@ def copy_not_answered(right: Any, self: Any, admitted: Any, *args: Any) -> None:
 
 @bug("answer kept for another", "A kept answer is given to whatever has its sequence", Kept, "find", "paths")
 def kept_for_another(right: Any, self: Any, identity: Any, link: str, asked: Any, now: int) -> Any:
-    for kept in self._replies.values():
+    for kept in self.replies.values():
         if kept.asked.sequence != asked.sequence and link not in kept.links:
             return kept
     return right(self, identity, link, asked, now)
