@@ -135,10 +135,11 @@ class Agents:
             return False
         self._silence.heard(now)
         known = self._agents[PRIMARY]
-        silent, known.silent = known.silent, False
-        if silent:
-            known.greet_ns = None
-        return silent
+        if not known.silent:
+            return False
+        known.silent = False
+        known.greet_ns = None
+        return True
 
     def asked(self, agent: int, deadline_ns: int, now: int) -> None:
         """A request was handed to an agent."""

@@ -19,7 +19,7 @@ from edge.due import DueTimes
 from edge.local_work import LocalWork
 from edge.nodes import REPLACED, Nodes
 from edge.open_request import Attempt, Open
-from edge.paths import Path, State
+from edge.paths import STALLED, UP, Path
 from edge.register import Register
 from shared.directory import Directory, from_message
 from shared.errors import SettingsError
@@ -76,7 +76,8 @@ class Attempts:
 
     def begin(self, open_: Open, way: Candidate, exploring: bool, now: int, out: list[Action]) -> None:
         """Try this way: send at once, or queue the work that comes before."""
-        attempt = Attempt(len(open_.attempts) + 1, way, exploring=exploring)
+        path, number = way.path, len(open_.attempts) + 1
+        attempt = Attempt(number, way, path.node, path, way.route, way.index, exploring, awaited=not exploring)
         open_.attempts.append(attempt)
         head = self._ways.head(open_, way.index)
         if head is None:
@@ -381,7 +382,7 @@ class Attempts:
 
     def _fails(self, path: Path, now: int) -> None:
         """Nothing comes on this path: that is the node's fault where nothing comes on any."""
-        if not any(other.state is State.UP for other in path.node.paths):
+        if not any(other.state is UP for other in path.node.paths):
             self._nodes.outliers.failed(path.node.name, now)
 
     def _give_up(self, path: Path, now: int, out: list[Action], *, lost: bool) -> list[Verdict]:
@@ -390,7 +391,7 @@ class Attempts:
             for attempt in [a for a in open_.attempts if a.alive and path in a.paths]:
                 carrying = self._carrying(open_, attempt)
                 attempt.alive = bool(carrying)
-                if any(other.state is not State.STALLED for other in carrying):
+                if any(other.state is not STALLED for other in carrying):
                     continue
                 if lost or attempt.awaited:
                     verdicts += self._without(open_, attempt, now, out)

@@ -27,7 +27,7 @@ from edge.hold import HoldMargin
 from edge.insurance import Insurance, local_answer
 from edge.local_work import LocalWork, Owner
 from edge.nodes import MS, Nodes
-from edge.open_request import Attempt, Open, Work
+from edge.open_request import FAILED, Attempt, Open
 from edge.register import Register
 from shared.decision import NOTHING
 from shared.errors import InvariantBroken
@@ -67,7 +67,7 @@ class Broker:
 
     def __init__(self, settings: EdgeSettings, plans: Mapping[str, Plan], incarnation: int, rng: random.Random) -> None:
         """`plans` by contract digest. `incarnation` tells this process from those before it. `rng` comes seeded."""
-        self._settings = settings
+        self._max_open = settings.limits.max_open
         self._plans = dict(plans)
         self._incarnation = incarnation
         self._guard_ns = int(settings.insurance.guard_ms * MS)
@@ -78,7 +78,7 @@ class Broker:
         self._insurance = Insurance(self.scheduler, self._work, self._plans, settings.insurance)
         self._grants = Grants(self.scheduler, self._plans, self._guard_ns)
         self.nodes = Nodes(settings, tuple(plans), incarnation, rng)
-        self._open = Register(settings.limits.max_open)
+        self._open = Register(self._max_open)
         self.counters: Counter[str] = Counter()
         self._ways = CloudWay(plans, incarnation, self.scheduler, settings, self.counters)
         self._attempts = Attempts(settings, self._open, self.nodes, self._ways, self._work, incarnation, self.counters)
@@ -153,13 +153,14 @@ class Broker:
 
     def _arrived(self, request: Request, now: int, out: list[Action]) -> None:
         plan = self._plans.get(request.plan)
+        resolve_by = request.deadline_ns - self._guard_ns
         why = refusal(
             request,
             plan,
             known=self._open.of(request.client, request.sequence) is not None,
             open_now=len(self._open),
-            max_open=self._settings.limits.max_open,
-            decide_by=request.deadline_ns - self._guard_ns,
+            max_open=self._max_open,
+            decide_by=resolve_by,
             now=now,
         )
         if request.stream:
@@ -170,9 +171,7 @@ class Broker:
         if request.stream and request.latest_wins:
             self._supersede(request, now, out)
         self._last_id += 1
-        open_ = Open(self._last_id, request, plan, now)
-        open_.resolve_by = request.deadline_ns - self._guard_ns
-        open_.hold_until = open_.resolve_by - self._hold.margin_ns()
+        open_ = Open(self._last_id, request, plan, now, resolve_by, resolve_by - self._hold.margin_ns())
         way, insured, exploring = self._choose(open_, now)
         if open_.rung is None and way is None:
             reason = "overload" if plan.ladder else "no-route"
@@ -300,7 +299,7 @@ class Broker:
         if attempt is not None:
             self._settle(self._attempts.head_lost(open_, attempt, now, out), now, out)
             return
-        open_.rung_work = Work.FAILED
+        open_.rung_work = FAILED
         open_.trouble = why
         self._reconsider(open_, now, out)
 
@@ -410,9 +409,13 @@ class Broker:
 
     def _wake(self, now: int, out: list[Action]) -> None:
         self._nodes_due = at = self.nodes.next_wakeup()
-        for other in (self._open.due.soonest(), self._attempts.next_copy(), self.scheduler.next_wakeup(now)):
-            if other is not None and (at is None or other < at):
-                at = other
+        due, copy, work = self._open.due.soonest(), self._attempts.next_copy(), self.scheduler.next_wakeup(now)
+        if due is not None and (at is None or due < at):
+            at = due
+        if copy is not None and (at is None or copy < at):
+            at = copy
+        if work is not None and (at is None or work < at):
+            at = work
         if at is not None:
             at = at if at > now else now
             if at != self._wake_at:

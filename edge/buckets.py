@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from edge.door import Inputs, bind, by_name, check_shape, choose_model, family_of, specs
+from edge.door import Inputs, bind, by_name, called, check_shape, choose_model, family_of, specs
 from shared.errors import InputError, InvariantBroken
 from shared.padding import pad
 from shared.request import Array, TensorSpec
@@ -24,9 +24,10 @@ def bind_to_bucket(
 ) -> tuple[ModelInfo, tuple[Array, ...], int, int]:
     """The plan to ask, its inputs in order, how many rows they have, and how long they were before they were padded; 0 where
     nothing was padded. Raises `InputError` as `bind`, and for a length that no bucket takes, or more lengths than one."""
-    family = family_of(models, name)
+    info = called(models, name)
+    family = family_of(models, name) if info is None or info.padding is not None else ()
     if not family:
-        info = choose_model(models, name)
+        info = info or choose_model(models, name)
         arrays, rows = bind(info, inputs, copy=copy)
         return info, arrays, rows, 0
     given = by_name(family[0], inputs)

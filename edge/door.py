@@ -59,10 +59,19 @@ def specs(info: ModelInfo) -> tuple[TensorSpec, ...]:
     return tuple(TensorSpec(name, dtype, tuple(shape)) for name, dtype, shape in info.inputs)
 
 
+Expected = tuple[tuple[TensorSpec, np.dtype[np.generic]], ...]
+"""A model's inputs in the plan's order, at one row, each with its element type."""
+
+
+@lru_cache(maxsize=64)
+def _expected(info: ModelInfo) -> Expected:
+    return tuple((spec, np.dtype(spec.dtype)) for spec in specs(info))
+
+
 def choose_model(models: Mapping[str, ModelInfo], name: str | None) -> ModelInfo:
     """The model called `name`, or the only one where `name` is None; the largest bucket where it is a family; else
     `InputError` that names the known ones."""
-    info = _called(models, name)
+    info = called(models, name)
     if info is None:
         family = family_of(models, name)
         if family:
@@ -76,7 +85,7 @@ def choose_model(models: Mapping[str, ModelInfo], name: str | None) -> ModelInfo
 def family_of(models: Mapping[str, ModelInfo], name: str | None) -> tuple[ModelInfo, ...]:
     """The buckets that a request for `name` may be asked of, the smallest first: those of the family of that name, or the one
     bucket that is called so; where `name` is None those of the only family, where there are no other models. Else none."""
-    info = _called(models, name)
+    info = called(models, name)
     if info is not None:
         return () if info.padding is None else (info,)
     if name is None:
@@ -86,7 +95,8 @@ def family_of(models: Mapping[str, ModelInfo], name: str | None) -> tuple[ModelI
     return tuple(one for _, _, one in sorted(found, key=lambda entry: entry[:2]))
 
 
-def _called(models: Mapping[str, ModelInfo], name: str | None) -> ModelInfo | None:
+def called(models: Mapping[str, ModelInfo], name: str | None) -> ModelInfo | None:
+    """The model that is called so itself, or the only one where `name` is None; None where there is none such."""
     if name is None:
         return next(iter(models.values())) if len(models) == 1 else None
     return models.get(name) if isinstance(cast(object, name), str) else None
@@ -121,28 +131,38 @@ def bind(
 
     With `copy` they are private copies; else arrays that are in order already are used as they are. Raises `InputError`.
     """
-    expected = specs(info)
+    expected = _expected(info)
     if type(inputs) is np.ndarray and len(expected) == 1:
         arrays = [cast(Array, inputs)]
     else:
         given = _by_name(info, expected, inputs)
-        arrays = [given[spec.name] for spec in expected]
-    rows = _rows(info, expected, arrays)
-    return tuple(_in_order(array, spec, copy=copy) for array, spec in zip(arrays, expected, strict=True)), rows
+        arrays = [given[spec.name] for spec, _ in expected]
+    rows = 0
+    ordered: list[Array] = []
+    for (spec, dtype), array in zip(expected, arrays, strict=True):
+        if array.dtype is not dtype:
+            _check_dtype(spec, dtype, array)
+        here = 1 if array.shape == spec.shape else check_shape(info, spec, array)
+        if rows and here != rows:
+            raise InputError(
+                f"input {spec.name!r} has {here} rows where {expected[0][0].name!r} has {rows}: all inputs of a request "
+                "have the same number"
+            )
+        rows = here
+        ordered.append(_in_order(array, dtype, copy=copy))
+    return tuple(ordered), max(rows, 1)
 
 
 def by_name(info: ModelInfo, inputs: Inputs | Mapping[str | None, Array]) -> dict[str, Array]:
     """What the caller gave as arrays by name, of the model's element types. Raises `InputError`."""
-    expected = specs(info)
+    expected = _expected(info)
     given = _by_name(info, expected, inputs)
-    for spec in expected:
-        _check_dtype(spec, given[spec.name])
+    for spec, dtype in expected:
+        _check_dtype(spec, dtype, given[spec.name])
     return given
 
 
-def _by_name(
-    info: ModelInfo, expected: tuple[TensorSpec, ...], inputs: Inputs | Mapping[str | None, Array]
-) -> dict[str, Array]:
+def _by_name(info: ModelInfo, expected: Expected, inputs: Inputs | Mapping[str | None, Array]) -> dict[str, Array]:
     if isinstance(inputs, Mapping):
         named = _listed(inputs)
         if set(named) != {None}:
@@ -151,13 +171,14 @@ def _by_name(
     else:
         bare = inputs
     if len(expected) != 1:
-        names = ", ".join(spec.name for spec in expected)
+        names = ", ".join(spec.name for spec, _ in expected)
         raise InputError(f"model {info.name!r} has {len(expected)} inputs ({names}): give a dict from names to arrays")
-    return {expected[0].name: _array(expected[0].name, bare)}
+    name = expected[0][0].name
+    return {name: _array(name, bare)}
 
 
-def _named(info: ModelInfo, expected: tuple[TensorSpec, ...], named: dict[object, npt.ArrayLike]) -> dict[str, Array]:
-    wanted = [spec.name for spec in expected]
+def _named(info: ModelInfo, expected: Expected, named: dict[object, npt.ArrayLike]) -> dict[str, Array]:
+    wanted = [spec.name for spec, _ in expected]
     missing = [name for name in wanted if name not in named]
     extra = sorted(shown(name) for name in named if name not in wanted)
     if missing or extra:
@@ -212,22 +233,7 @@ def _told(error: Exception) -> str:
     return said or type(error).__name__
 
 
-def _rows(info: ModelInfo, expected: tuple[TensorSpec, ...], arrays: list[Array]) -> int:
-    rows = 0
-    for spec, array in zip(expected, arrays, strict=True):
-        _check_dtype(spec, array)
-        here = check_shape(info, spec, array)
-        if rows and here != rows:
-            raise InputError(
-                f"input {spec.name!r} has {here} rows where {expected[0].name!r} has {rows}: all inputs of a request "
-                "have the same number"
-            )
-        rows = here
-    return max(rows, 1)
-
-
-def _check_dtype(spec: TensorSpec, array: Array) -> None:
-    dtype = np.dtype(spec.dtype)
+def _check_dtype(spec: TensorSpec, dtype: np.dtype[np.generic], array: Array) -> None:
     if array.dtype is not dtype and (array.dtype.kind not in PLAIN_KINDS or array.dtype.newbyteorder("=") != dtype):
         raise InputError(f"input {spec.name!r}: expected dtype {spec.dtype}, got {array.dtype}")
 
@@ -259,15 +265,10 @@ def _wanted(info: ModelInfo, spec: TensorSpec) -> str:
     return f"[{', '.join([first, *map(str, spec.shape[1:])])}] with n from 1 to {info.max_batch}"
 
 
-def _in_order(array: Array, spec: TensorSpec, *, copy: bool) -> Array:
-    dtype = np.dtype(spec.dtype)
+def _in_order(array: Array, dtype: np.dtype[np.generic], *, copy: bool) -> Array:
     if copy:
-        return cast(Array, np.array(array, dtype=dtype, order="C", copy=True, subok=False))
-    return (
-        cast(Array, np.ascontiguousarray(array, dtype=dtype))
-        if array.ndim
-        else cast(Array, np.asarray(array, dtype=dtype))
-    )
+        return np.array(array, dtype=dtype, order="C", copy=True, subok=False)
+    return np.ascontiguousarray(array, dtype=dtype) if array.ndim else np.asarray(array, dtype=dtype)
 
 
 def whole(name: str, value: object, least: int, most: int, meaning: str) -> int:

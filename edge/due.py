@@ -41,10 +41,13 @@ class DueTimes:
 
     def soonest(self) -> int | None:
         """The next time at which an open request is due; None where none is."""
-        heap, open_ = self._heap, self._open
-        while heap and heap[0][1] not in open_:
+        heap = self._heap
+        while heap:
+            at_ns, number = heap[0]
+            if number in self._open:
+                return at_ns
             heappop(heap)
-        return heap[0][0] if heap else None
+        return None
 
     def numbers(self) -> set[int]:
         """Every request that has a time."""

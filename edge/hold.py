@@ -16,6 +16,7 @@ class HoldMargin:
         self._most = most_ns
         self._recent: deque[int] = deque(maxlen=SAMPLES)
         self._sorted: list[int] = []
+        self._margin = min(max(0, least_ns), most_ns)
 
     def woke(self, late_ns: int) -> None:
         """A wake-up came this late."""
@@ -23,8 +24,9 @@ class HoldMargin:
             del self._sorted[bisect_left(self._sorted, self._recent[0])]
         self._recent.append(late_ns)
         insort(self._sorted, late_ns)
+        measured = self._sorted[-1 - len(self._sorted) // SAMPLES]
+        self._margin = min(max(measured, self._least), self._most)
 
     def margin_ns(self) -> int:
         """The margin to use now, in nanoseconds."""
-        measured = self._sorted[-1 - len(self._sorted) // SAMPLES] if self._sorted else 0
-        return min(max(measured, self._least), self._most)
+        return self._margin

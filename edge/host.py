@@ -13,7 +13,7 @@ from edge.journal import EDGE, build_broker, edge_setup
 from edge.paths import connections
 from shared.addresses import AddressWatch
 from shared.directory_file import DirectoryWatch, Keeping
-from shared.events import Action, Dial, Event, HangUp, Keep, Send, SendFailed
+from shared.events import Action, Dial, Event, HangUp, Keep, Run, Send, SendFailed
 from shared.journal.keeper import Keeper
 from shared.settings import EdgeSettings
 from shared.standard_streams import say
@@ -88,6 +88,10 @@ class Host:
 
     def perform(self, action: Action) -> Event | None:
         """Carry out what concerns executors and nodes."""
+        if isinstance(action, Send):
+            return None if self.nodes.send(action) else SendFailed(action.link, action.message)
+        if isinstance(action, Run):
+            return self._shop.perform(action)
         if isinstance(action, Dial):
             self.nodes.redial(action.link, action.endpoint, action.source)
             return None
@@ -98,8 +102,6 @@ class Host:
             if self._keeping is not None:
                 self._keeping.keep(action.directory)
             return None
-        if isinstance(action, Send):
-            return None if self.nodes.send(action) else SendFailed(action.link, action.message)
         return self._shop.perform(action)
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from edge.account import local_stages
 from edge.balance import NOT_INSURED, Insured
 from edge.late import LateStart
 from edge.local_work import LocalWork
-from edge.open_request import Open, Work
+from edge.open_request import DONE, FAILED, QUEUED, RUNNING, Open
 from shared.errors import InvariantBroken
 from shared.events import Run
 from shared.latency import WorkKey
@@ -82,26 +82,26 @@ class Insurance:
         open_.rung_job = self._work.queue(
             (open_.id, 0), open_.request, key, None, by, now, promised=insured.promised, earliest_ns=begins
         )
-        open_.rung_work = Work.QUEUED if open_.rung_job else Work.FAILED
+        open_.rung_work = QUEUED if open_.rung_job else FAILED
         if not open_.rung_job:
             open_.trouble = "the device's queue is full"
         return open_.rung_job != 0
 
     def hasten(self, open_: Open) -> None:
         """Nothing is hoped for from the cloud any more: what was put off may begin."""
-        if open_.planned_ns and open_.rung_work is Work.QUEUED:
+        if open_.planned_ns and open_.rung_work is QUEUED:
             open_.planned_ns = 0
             self._scheduler.hasten(open_.rung_job)
 
     def began(self, open_: Open, run: Run, now: int) -> None:
         """The rung of a request was launched."""
-        open_.rung_work = Work.RUNNING
+        open_.rung_work = RUNNING
         if self._late is not None:
             self._late.began(WorkKey(run.contract, run.range), now)
 
     def ended(self, open_: Open, began_ns: int, ended_ns: int) -> None:
         """The rung of a request is done."""
-        open_.rung_work = Work.DONE
+        open_.rung_work = DONE
         open_.ran = (began_ns, ended_ns)
         if self._late is not None and open_.planned_ns:
             self._late.ended(open_.planned_ns, ended_ns)
@@ -120,7 +120,7 @@ class Insurance:
                 return self.queue(open_, insured, now, cloud=False)
         tried, insured = self._likely(open_, below if former is None else (former, *below), 0, now)
         if tried is None:
-            open_.rung_work = Work.FAILED
+            open_.rung_work = FAILED
             open_.trouble = "its promise was revoked: the device has no time left for it"
             return False
         open_.rung = tried

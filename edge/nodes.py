@@ -12,7 +12,7 @@ import random
 from collections.abc import Iterator, Sequence
 
 from edge.outliers import Outliers
-from edge.paths import Connection, Kind, Path, Sent, State, connections, ways_of
+from edge.paths import STALLED, UP, Connection, Kind, Path, Sent, State, connections, ways_of
 from edge.redial import to_redial
 from edge.subset import ranked
 from shared.directory import Directory, as_own
@@ -121,7 +121,7 @@ class Nodes:
                 continue
             if name in self._leaves_at:
                 continue
-            paths = [p for p in node.paths if p.state is State.UP and len(p.out) < limit]
+            paths = [p for p in node.paths if p.state is UP and len(p.out) < limit]
             if self.outliers.ejected(name, now):
                 left_alone += paths
                 continue
@@ -190,7 +190,7 @@ class Nodes:
             self.outliers.restarted(node.name)
             lost = [self._lose(other, other.state) for other in node.paths if other.greeted]
             for other in lost:
-                if other is not path and other.state in (State.UP, State.STALLED, State.PAUSED):
+                if other is not path and other.state in (UP, STALLED, State.PAUSED):
                     greetings += self._greet_both(other, now)
         node.incarnation = message.incarnation
         node.contracts = frozenset(message.contracts)
@@ -200,7 +200,7 @@ class Nodes:
         path.greeted_by = message.incarnation
         if path.state is State.GREETING or restarted:
             self._return(path, now, started_anew=started_anew)
-        elif path.state is State.STALLED:
+        elif path.state is STALLED:
             self._recover(path, now)
         return greetings, lost
 
@@ -210,7 +210,7 @@ class Nodes:
         limit = self._link.max_outstanding
         if node.draining or node.name in self._leaves_at or contract not in node.contracts:
             return []
-        return [p for p in node.paths if p.state is State.UP and len(p.out) < limit and p not in taken]
+        return [p for p in node.paths if p.state is UP and len(p.out) < limit and p not in taken]
 
     def follow(self, directory: Directory, now: int) -> tuple[list[Action], list[Path]]:
         """Take the nodes of a newer directory: connections to be made and ended, and the paths that are lost with a node
@@ -281,7 +281,7 @@ class Nodes:
 
     def moved(self, path: Path, now: int) -> None:
         """The data connection carried something: it is not stalled."""
-        if path.state is State.STALLED:
+        if path.state is STALLED:
             self._recover(path, now)
 
     def probed(self, path: Path, message: ProbeReply, now: int) -> list[Action]:
@@ -329,12 +329,12 @@ class Nodes:
 
     def unknown_to(self, path: Path, now: int) -> list[Action]:
         """The node refused a request because it does not know us on this connection: greet it anew."""
-        return self._greet(path, now) if path.state in (State.UP, State.STALLED) else []
+        return self._greet(path, now) if path.state in (UP, STALLED) else []
 
     def overdue(self, path: Path, now: int) -> bool:
         """Mark the path stalled where an answer is overdue by more than the settings allow; True where that is new. One that
         is overdue beyond hope is forgotten."""
-        if path.state is not State.UP or not path.out:
+        if path.state is not UP or not path.out:
             return False
         if all(now <= s.typical_ns + self._stall_ns for s in path.out.values()):
             return False
@@ -342,7 +342,7 @@ class Nodes:
         for key in hopeless:
             path.forgotten(path.out[key], now)
         _forget(path, hopeless)
-        path.state = State.STALLED
+        path.state = STALLED
         path.hello_at = now + HELLO_EVERY_NS
         return True
 
@@ -358,10 +358,10 @@ class Nodes:
                 actions += self._remove(name)
         for path in self.paths():
             if path.state is State.PAUSED and now >= path.return_at:
-                path.state = State.UP
+                path.state = UP
             if path.state is State.GREETING and now >= path.hello_at:
                 actions += self._greet_both(path, now)
-            elif path.state is State.STALLED and now >= path.hello_at:
+            elif path.state is STALLED and now >= path.hello_at:
                 path.hello_at = now + HELLO_EVERY_NS
                 actions.append(Send(path.data, self._hello(path, "data")))
             if path.probe_up and now >= path.probe_at:
@@ -375,7 +375,7 @@ class Nodes:
                     lost.append(path)
                 else:
                     stalled.append(path)
-            if path.state is State.UP:
+            if path.state is UP:
                 actions += path.keep_warm(now)
         return actions, lost, stalled
 
@@ -386,13 +386,13 @@ class Nodes:
         for path in self.paths():
             state = path.state
             at = path.probe_at if path.probe_up else None
-            if state is State.UP:
+            if state is UP:
                 for sent in path.out.values():
                     overdue = sent.typical_ns + stall_ns + 1
                     at = overdue if at is None or overdue < at else at
                 pad_at = path.warm.next_at()
                 at = pad_at if pad_at is not None and (at is None or pad_at < at) else at
-            elif state in (State.GREETING, State.STALLED):
+            elif state in (State.GREETING, STALLED):
                 at = path.hello_at if at is None or path.hello_at < at else at
             elif state is State.PAUSED:
                 at = path.return_at if at is None or path.return_at < at else at
@@ -440,7 +440,7 @@ class Nodes:
 
     def _recover(self, path: Path, now: int) -> None:
         """A stall is over: the path is used again, and trusted again by and by."""
-        path.state = State.UP
+        path.state = UP
         path.estimate.recovered(now, self._pause_ns())
 
     def _return(self, path: Path, now: int, *, started_anew: bool) -> None:
@@ -452,7 +452,7 @@ class Nodes:
                 path.return_at = now + self._pause_ns()
             else:
                 self._recover(path, now)
-        path.state = State.PAUSED if now < path.return_at else State.UP
+        path.state = State.PAUSED if now < path.return_at else UP
 
     def _pause_ns(self) -> int:
         low, high = self._link.return_pause_ms
@@ -465,7 +465,7 @@ def _is_stuck(path: Path) -> bool:
     tells it of the loss; a new connection is there after a few round trips."""
     sent_ns = min(sent.sent_ns for sent in path.out.values()) if path.out else 0
     return any(
-        other is not path and other.way == path.way and other.state is State.UP and other.answered_ns > sent_ns
+        other is not path and other.way == path.way and other.state is UP and other.answered_ns > sent_ns
         for other in path.node.paths
     )
 

@@ -276,7 +276,9 @@ class Outcomes:
         held = event.held
         if held:
             outcome = entry.kept or Missed("agent", "the agent's answer was lost on its way")
-        others = [other for other in entry.asked if other != agent and self._works(entry, other)]
+        others: list[int] = []
+        if len(entry.asked) > 1:
+            others = [other for other in entry.asked if other != agent and self._works(entry, other)]
         if isinstance(outcome, _NO_ANSWER):
             if others:
                 entry.refused |= {agent}
@@ -293,7 +295,8 @@ class Outcomes:
             case Superseded():
                 outcome = Superseded(max(0, now - entry.since_ns))
         self._finish(event.sequence, outcome, now, actions)
-        actions += [Drop(event.sequence, other) for other in others]
+        if others:
+            actions += [Drop(event.sequence, other) for other in others]
 
     # --- whom to ask --------------------------------------------------------------------------------------------------
 
@@ -383,10 +386,11 @@ class Outcomes:
         return Missed("agent", "the agent did not answer", elapsed)
 
     def _wake(self, actions: list[ClientAction]) -> None:
-        wake = self._due.soonest()
-        for other in (self._agents.soonest(), self._retry_ns):
-            if other is not None and (wake is None or other < wake):
-                wake = other
+        wake, other, retry = self._due.soonest(), self._agents.soonest(), self._retry_ns
+        if other is not None and (wake is None or other < wake):
+            wake = other
+        if retry is not None and (wake is None or retry < wake):
+            wake = retry
         if wake is not None and wake != self._wake_ns:
             self._wake_ns = wake
             actions.insert(0, WakeAt(wake))

@@ -49,6 +49,10 @@ class State(Enum):
     GONE = "gone"
 
 
+UP, STALLED = State.UP, State.STALLED
+"""The same by names of their own: to look one up in its class takes a tenth of a microsecond."""
+
+
 class Sent(msgspec.Struct, frozen=True, gc=False):
     """A copy of an attempt that is out on a path and not answered there."""
 

@@ -46,8 +46,8 @@ class Lateness:
 
     def add(self, late_ns: int) -> None:
         """Count one."""
-        late_ns = max(late_ns, 0)
-        self._bins[_step(late_ns)] += 1
+        late_ns = late_ns if late_ns > 0 else 0
+        self._bins[_step(late_ns) if late_ns else 0] += 1
         self._count += 1
         self._worst_ns = max(self._worst_ns, late_ns)
         if late_ns >= self._limit_ns:

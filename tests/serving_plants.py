@@ -95,11 +95,10 @@ def cancel_the_oldest_for_ever(patch: Patch) -> None:
 
 
 def fail_the_whole_batch(patch: Patch) -> None:
-    def execute(self: ThreadExecutor, job: thread._Job, times: thread._Times) -> list[RowResult]:
+    def execute(self: ThreadExecutor, job: thread._Job) -> list[RowResult]:
         run = job.run
-        slot = self._buffers.slot(run.contract, run.range, run.slot)
-        assert slot is not None
-        return self._attempt(job, self._known(run), slot, run.rows, times)
+        known = self._known(run)
+        return self._attempt(job, known, known.slots[run.slot], run.rows)
 
     patch.setattr(ThreadExecutor, "_execute", execute)
 
@@ -225,7 +224,7 @@ def hand_the_runtime_what_came(patch: Patch) -> None:
     patch.setattr(
         ThreadExecutor,
         "_run",
-        lambda self, job, programs, slot, rows: programs.run(
+        lambda self, job, known, slot, rows: known.programs.run(
             job.run.range, {"x": np.concatenate([row.inputs[0] for row in job.run.rows])}, job.interrupt
         ),
     )
@@ -262,7 +261,7 @@ def open_without_a_limit(patch: Patch) -> None:
 
 
 def take_arrays_as_they_lie(patch: Patch) -> None:
-    patch.setattr(edge.door, "_in_order", lambda array, spec, *, copy: array.copy(order="K"))
+    patch.setattr(edge.door, "_in_order", lambda array, dtype, *, copy: array.copy(order="K"))
 
 
 def send_arrays_as_they_lie(patch: Patch) -> None:

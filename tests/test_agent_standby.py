@@ -144,8 +144,8 @@ def test_a_standby_loads_and_reserves_nothing_but_the_cheapest_rung(bundle: Path
         (programs,) = executor._programs.values()
         assert set(programs._sessions) == {(1, 0)}
         slots = executor._buffers
-        assert slots.slot(load_bundle(bundle).contract, SegmentRange(1, 0, 1), 0) is not None
-        assert slots.slot(load_bundle(bundle).contract, SegmentRange(0, 0, 3), 0) is None
+        assert slots.slots(load_bundle(bundle).contract, SegmentRange(1, 0, 1))
+        assert not slots.slots(load_bundle(bundle).contract, SegmentRange(0, 0, 3))
     finally:
         made.close()
 

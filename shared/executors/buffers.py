@@ -11,7 +11,7 @@ than one that the slot has seen. It costs two passes over the slot for each run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 import numpy as np
@@ -34,7 +34,7 @@ class Slot:
     """The arrays of one slot, one for each tensor of the entry. Used by one run at a time, as leased: each `enter`s first and
     `leave`s at the end."""
 
-    __slots__ = ("_arrays", "_batchable", "_generation", "_poison", "_specs", "rows")
+    __slots__ = ("_arrays", "_batchable", "_generation", "_leading", "_poison", "_specs", "rows")
 
     def __init__(self, specs: Sequence[TensorSpec], rows: int, batchable: bool, *, poison: bool = False) -> None:
         self._poison = poison
@@ -44,6 +44,8 @@ class Slot:
         self.rows = rows
         """The most rows that fit."""
         self._arrays: tuple[Array, ...] = tuple(_aligned(spec, rows) for spec in specs)
+        self._leading: dict[int, dict[str, Array]] = {}
+        """What `feeds` gave, by rows: the memory stays the same."""
         self._fill(POISON if poison else 0)
 
     def enter(self, generation: int) -> None:
@@ -74,9 +76,19 @@ class Slot:
         length = self._specs[tensor].shape[0]
         return array[first * length : (first + rows) * length]
 
-    def feeds(self, rows: int) -> dict[str, Array]:
-        """The leading `rows` rows of every tensor, by name."""
-        return {spec.name: self.place(index, 0, rows) for index, spec in enumerate(self._specs)}
+    def places(self, first: int, rows: int) -> Iterable[Array]:
+        """`place` of each tensor, in their order."""
+        if first == 0:
+            return self.feeds(rows).values()
+        return [self.place(index, first, rows) for index in range(len(self._arrays))]
+
+    def feeds(self, rows: int) -> Mapping[str, Array]:
+        """The leading `rows` rows of every tensor, by name, in their order."""
+        feeds = self._leading.get(rows)
+        if feeds is None:
+            feeds = {spec.name: self.place(index, 0, rows) for index, spec in enumerate(self._specs)}
+            self._leading[rows] = feeds
+        return feeds
 
     def holds(self, array: Array) -> bool:
         """Whether an array lies in this slot's memory, so that it must be copied before it leaves."""
@@ -103,7 +115,6 @@ class Buffers:
             for c in classes
         }
 
-    def slot(self, contract: str, part: SegmentRange, index: int) -> Slot | None:
-        """The slot `index` of a range's entry; None where there is none such."""
-        slots = self._slots.get((contract, part.program, part.first), ())
-        return slots[index] if 0 <= index < len(slots) else None
+    def slots(self, contract: str, part: SegmentRange) -> tuple[Slot, ...]:
+        """The slots of a range's entry, by their index; none where nothing enters there."""
+        return self._slots.get((contract, part.program, part.first), ())

@@ -33,13 +33,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+import msgspec
 import numpy as np
 
 from shared.bundle import Bundle, Golden
 from shared.codecs import dtype_of
 from shared.errors import BundleError, ModelError, SettingsError, UserError
 from shared.executors.forked import spare_in_forks
-from shared.executors.programs import Interrupt, Step, exit_tensors, steps
+from shared.executors.programs import Interrupt, Step, entry_tensors, exit_tensors, steps
 from shared.plan import Plan, SegmentRange
 from shared.request import Array, TensorSpec
 from shared.settings import Execution
@@ -67,7 +68,9 @@ class _RunOptions(Protocol):
 
 
 class _Session(Protocol):
-    def run(self, output_names: list[str], input_feed: dict[str, Array], run_options: _RunOptions) -> list[Array]: ...
+    def run(
+        self, output_names: list[str], input_feed: Mapping[str, Array], run_options: _RunOptions
+    ) -> list[Array]: ...
     def get_providers(self) -> list[str]: ...
     def get_inputs(self) -> list[_Value]: ...
     def get_outputs(self) -> list[_Value]: ...
@@ -153,6 +156,15 @@ class OrtInterrupt:
         self.options.terminate = True
 
 
+class _Planned(msgspec.Struct, frozen=True):
+    """How a range is run: its steps with their sessions, and the names of the exit's tensors. `whole`: it is one step, which
+    takes all of the entry and makes the exit as it is."""
+
+    steps: tuple[tuple[Step, _Session], ...]
+    exits: list[str]
+    whole: bool
+
+
 class OrtPrograms:
     """The sessions of one plan in this process. Build it with `load_programs`."""
 
@@ -160,7 +172,7 @@ class OrtPrograms:
         self._bundle = bundle
         self._runtime = runtime
         self._sessions = sessions
-        self._steps: dict[SegmentRange, tuple[tuple[Step, ...], tuple[str, ...]]] = {}
+        self._planned: dict[SegmentRange, _Planned] = {}
 
     @property
     def plan(self) -> Plan:
@@ -173,31 +185,36 @@ class OrtPrograms:
 
     def run(self, part: SegmentRange, feeds: Mapping[str, Array], interrupt: Interrupt) -> tuple[Array, ...]:
         """Run the segments of `part`. Raises `ModelError` where the runtime fails or was stopped."""
-        known = dict(feeds)
-        todo, exits = self._planned(part)
+        planned = self._planned.get(part) or self._plan(part)
         options = interrupt.options if isinstance(interrupt, OrtInterrupt) else self._runtime.run_options()
-        for step in todo:
-            session = self._sessions.get((part.program, step.segment))
-            if session is None:
-                raise ModelError(f"{self.plan.name}: program {part.program} is not loaded on this side")
+        known = feeds
+        for step, session in planned.steps:
             try:
+                if planned.whole:
+                    return tuple(session.run(planned.exits, feeds, options))
                 made = session.run(list(step.makes), {name: known[name] for name in step.feeds}, options)
             except self._runtime.errors as error:
                 segment = self.plan.programs[part.program].segments[step.segment]
                 raise ModelError(f"{self.plan.name}, segment {segment.name}: {reason_of(error)}") from None
-            known.update(zip(step.makes, made, strict=True))
-        return tuple(known[name] for name in exits)
+            known = {**known, **dict(zip(step.makes, made, strict=True))}
+        return tuple([known[name] for name in planned.exits])
 
     def end_watching(self) -> dict[tuple[int, int], Path]:
         """Where the runtime wrote how long each kernel took, by program and segment; only where they were loaded `watched`,
         and once."""
         return {place: Path(session.end_profiling()) for place, session in self._sessions.items()}
 
-    def _planned(self, part: SegmentRange) -> tuple[tuple[Step, ...], tuple[str, ...]]:
-        planned = self._steps.get(part)
-        if planned is None:
-            planned = (steps(self.plan, part), tuple(spec.name for spec in exit_tensors(self.plan, part)))
-            self._steps[part] = planned
+    def _plan(self, part: SegmentRange) -> _Planned:
+        todo: list[tuple[Step, _Session]] = []
+        for step in steps(self.plan, part):
+            session = self._sessions.get((part.program, step.segment))
+            if session is None:
+                raise ModelError(f"{self.plan.name}: program {part.program} is not loaded on this side")
+            todo.append((step, session))
+        entry = {spec.name for spec in entry_tensors(self.plan, part)}
+        exits = [spec.name for spec in exit_tensors(self.plan, part)]
+        whole = len(todo) == 1 and set(todo[0][0].makes) == set(exits) and set(todo[0][0].feeds) == entry
+        planned = self._planned[part] = _Planned(tuple(todo), exits, whole)
         return planned
 
 

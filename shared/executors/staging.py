@@ -33,8 +33,9 @@ def stage(rows: Sequence[Row], specs: Sequence[TensorSpec], slot: Slot) -> Stage
     for row in rows:
         try:
             _check_count(row, specs)
-            for index, (spec, value) in enumerate(zip(specs, row.inputs, strict=True)):
-                _write(value, row, index, spec, slot.place(index, staged.rows, row.rows))
+            places = slot.places(staged.rows, row.rows)
+            for index, (spec, value, place) in enumerate(zip(specs, row.inputs, places, strict=True)):
+                _write(value, row, index, spec, place)
         except (PeerError, UserError) as reason:
             staged.errors[row.job] = str(reason)
             continue
@@ -53,14 +54,15 @@ def split(
     """
     last, first = placed[-1]
     total = first + last.rows
+    own: list[Array] = []
     for array, spec in zip(outputs, specs, strict=True):
         if array.shape != spec.at(total) or array.dtype != codecs.dtype_of(spec.dtype):
             raise ModelError(
                 f"{spec.name!r} came out as {array.dtype}{array.shape}, the plan says {spec.dtype}{spec.at(total)}"
             )
-    own = tuple(array.copy() if slot.holds(array) else array for array in outputs)
+        own.append(array.copy() if slot.holds(array) else array)
     if len(placed) == 1:
-        return [(placed[0][0], own)]
+        return [(last, tuple(own))]
     return [
         (
             row,
@@ -108,7 +110,8 @@ def _check_count(row: Row, specs: Sequence[TensorSpec]) -> None:
 
 def _write(value: Array | Buffer, row: Row, index: int, spec: TensorSpec, out: Array) -> None:
     if isinstance(value, np.ndarray):
-        _check_array(value, spec, row.rows)
+        if value.shape != out.shape or value.dtype != out.dtype:
+            _check_array(value, spec, row.rows)
         np.copyto(out, value)
     else:
         codecs.decode_into(value, row.decode, index, spec, row.rows, out)

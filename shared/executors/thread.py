@@ -18,6 +18,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
+import msgspec
+
 from shared.errors import InvariantBroken, ModelError
 from shared.events import Event, Failed, Finished, Row, RowResult, Run
 from shared.executors.bell import Bell
@@ -25,7 +27,8 @@ from shared.executors.buffers import Buffers, Slot
 from shared.executors.programs import Interrupt, Programs, entry_tensors, exit_tensors, known_range
 from shared.executors.slowness import Slowness
 from shared.executors.staging import pack, recode, split, stage
-from shared.request import Array
+from shared.plan import SegmentRange
+from shared.request import Array, TensorSpec
 from shared.slots import SLOTS_PER_EXECUTOR
 from shared.thread_heap import grown_heap
 
@@ -37,34 +40,35 @@ class _Aborted(Exception):
     """Leaves the work of a run that nobody wants any more."""
 
 
-class _Job:
-    """A run that was submitted and has not ended."""
+class _Job(msgspec.Struct, eq=False, gc=False):
+    """A run that was submitted and has not ended. `interrupt` is None where nobody stops it. `codec_ns` was spent on coding
+    so far, what a slow device would take more included, and `extra_ns` is all that a slow device would take more."""
 
-    __slots__ = ("aborted", "interrupt", "run", "running")
-
-    def __init__(self, run: Run, interrupt: Interrupt | None) -> None:
-        self.run = run
-        self.interrupt = interrupt
-        self.aborted = False
-        self.running = False
+    run: Run
+    interrupt: Interrupt | None
+    aborted: bool = False
+    running: bool = False
+    codec_ns: int = 0
+    extra_ns: int = 0
 
     def check(self) -> None:
         if self.aborted:
             raise _Aborted
 
-
-class _Times:
-    """Nanoseconds that one run spent, and owes to a slow device."""
-
-    __slots__ = ("codec_ns", "extra_ns")
-
-    def __init__(self) -> None:
-        self.codec_ns = 0
-        self.extra_ns = 0
-
-    def codec(self, measured_ns: int, extra_ns: int) -> None:
+    def coded(self, measured_ns: int, extra_ns: int) -> None:
         self.codec_ns += measured_ns + extra_ns
         self.extra_ns += extra_ns
+
+
+class _Known(msgspec.Struct, frozen=True):
+    """What does not change of a contract's range: found once, since making an interrupt alone takes some microseconds.
+    `never` is for runs that nobody stops, `slots` are those of its entry."""
+
+    programs: Programs
+    never: Interrupt
+    entry: tuple[TensorSpec, ...]
+    exit: tuple[TensorSpec, ...]
+    slots: tuple[Slot, ...]
 
 
 class ThreadExecutor:
@@ -80,8 +84,8 @@ class ThreadExecutor:
         self._buffers = buffers
         self._slowness = slowness
         self._sink = sink
-        self._never: dict[str, Interrupt] = {}
-        """For runs that nobody stops, by contract: making one takes some microseconds."""
+        self._ranges: dict[tuple[str, SegmentRange], _Known] = {}
+        """Those that were run, of the few that the plans have."""
         self._bell = Bell()
         self._lock = threading.Lock()
         self._waiting: deque[_Job] = deque()
@@ -113,10 +117,7 @@ class ThreadExecutor:
         """Carry a run out on the calling thread. The executor's own thread must be idle; such a run cannot be aborted."""
         if self._over or self._closing:
             return Failed(run.run, "error", "the executor is closed")
-        never = self._never.get(run.contract)
-        if never is None and run.contract in self._programs:
-            never = self._never[run.contract] = self._programs[run.contract].interrupt()
-        return self._ended(_Job(run, never))
+        return self._ended(_Job(run, None))
 
     def abort(self, run: int) -> None:
         """Ask that a run stop early: at once where it waits, else before the next node of its model."""
@@ -195,30 +196,29 @@ class ThreadExecutor:
         began_ns = time.monotonic_ns()
         if began_ns > run.latest_ns:
             return Failed(run.run, "window", f"{(began_ns - run.latest_ns) / 1e6:.3f} ms too late to begin")
-        times = _Times()
         try:
-            results = self._recode(job, times) if run.range.empty else self._execute(job, times)
-            if times.extra_ns:
-                self._rest(job, time.monotonic_ns() + times.extra_ns)
+            results = self._recode(job) if run.range.empty else self._execute(job)
+            if job.extra_ns:
+                self._rest(job, time.monotonic_ns() + job.extra_ns)
         except _Aborted:
             return Failed(run.run, "aborted")
         except ModelError as reason:
             return Failed(run.run, "error", str(reason))
-        by_job = {result.job: result for result in results}
-        ordered = tuple(by_job[row.job] for row in run.rows)
-        return Finished(run.run, ordered, began_ns, time.monotonic_ns(), times.codec_ns)
+        if len(results) > 1:
+            by_job = {result.job: result for result in results}
+            results = [by_job[row.job] for row in run.rows]
+        return Finished(run.run, tuple(results), began_ns, time.monotonic_ns(), job.codec_ns)
 
-    def _recode(self, job: _Job, times: _Times) -> list[RowResult]:
+    def _recode(self, job: _Job) -> list[RowResult]:
         run = job.run
-        plan = self._known(run).plan
-        specs = entry_tensors(plan, run.range)
+        specs = self._known(run).entry
         results: list[RowResult] = []
         for row in run.rows:
             job.check()
             before = time.monotonic_ns()
             results.append(recode(row, specs))
             spent = time.monotonic_ns() - before
-            times.codec(spent, self._recode_extra(run, row, spent))
+            job.coded(spent, self._recode_extra(run, row, spent))
         return results
 
     def _recode_extra(self, run: Run, row: Row, spent_ns: int) -> int:
@@ -229,80 +229,84 @@ class ThreadExecutor:
             extra += self._slowness.encode_ns(run.contract, run.range.last, row.encode.name, row.rows, spent_ns)
         return extra
 
-    def _execute(self, job: _Job, times: _Times) -> list[RowResult]:
+    def _execute(self, job: _Job) -> list[RowResult]:
         run = job.run
-        programs = self._known(run)
-        slot = self._buffers.slot(run.contract, run.range, run.slot)
-        if slot is None:
+        known = self._known(run)
+        if not 0 <= run.slot < len(known.slots):
             raise ModelError(f"run {run.run}: there is no slot {run.slot} at the entry of {run.range}")
-        if sum(row.rows for row in run.rows) > slot.rows:
+        slot = known.slots[run.slot]
+        if sum([row.rows for row in run.rows]) > slot.rows:
             raise ModelError(f"run {run.run}: more rows than the {slot.rows} of its slot")
         slot.enter(run.generation)
         try:
-            return self._in_slot(job, programs, slot, times)
+            return self._in_slot(job, known, slot)
         finally:
             slot.leave()
 
-    def _in_slot(self, job: _Job, programs: Programs, slot: Slot, times: _Times) -> list[RowResult]:
+    def _in_slot(self, job: _Job, known: _Known, slot: Slot) -> list[RowResult]:
         rows = job.run.rows
         try:
-            return self._attempt(job, programs, slot, rows, times)
+            return self._attempt(job, known, slot, rows)
         except ModelError as reason:
             job.check()
             if len(rows) == 1:
                 return [RowResult(rows[0].job, (), str(reason))]
-        return [self._alone(job, programs, slot, row, times) for row in rows]
+        return [self._alone(job, known, slot, row) for row in rows]
 
-    def _alone(self, job: _Job, programs: Programs, slot: Slot, row: Row, times: _Times) -> RowResult:
+    def _alone(self, job: _Job, known: _Known, slot: Slot, row: Row) -> RowResult:
         """One row of a batch that failed, by itself."""
         try:
-            return self._attempt(job, programs, slot, (row,), times)[0]
+            return self._attempt(job, known, slot, (row,))[0]
         except ModelError as reason:
             job.check()
             return RowResult(row.job, (), str(reason))
 
-    def _attempt(
-        self, job: _Job, programs: Programs, slot: Slot, rows: Sequence[Row], times: _Times
-    ) -> list[RowResult]:
+    def _attempt(self, job: _Job, known: _Known, slot: Slot, rows: Sequence[Row]) -> list[RowResult]:
         """Stage, run and pack some rows of a run."""
         run, slow = job.run, self._slowness
         part, contract = run.range, run.contract
         started_ns = time.monotonic_ns()
-        staged = stage(rows, entry_tensors(programs.plan, part), slot)
+        staged = stage(rows, known.entry, slot)
         staged_ns = time.monotonic_ns()
-        extra_ns = 0
-        if slow.factor > 1.0:
+        extra_ns, slowed = 0, slow.factor > 1.0
+        if slowed:
             each_ns = (staged_ns - started_ns) // len(rows)
             extra_ns = sum(slow.decode_ns(contract, part.first, _decoded_as(row), row.rows, each_ns) for row in rows)
-        times.codec(staged_ns - started_ns, extra_ns)
-        results = [RowResult(number, (), error) for number, error in staged.errors.items()]
-        if not staged.placed:
-            return results
+        job.coded(staged_ns - started_ns, extra_ns)
+        results: list[RowResult] = []
+        if staged.errors:
+            results = [RowResult(number, (), error) for number, error in staged.errors.items()]
+            if not staged.placed:
+                return results
         job.check()
-        outputs = self._run(job, programs, slot, staged.rows)
-        ran_ns = time.monotonic_ns()
-        times.extra_ns += slow.run_ns(contract, part, staged.rows, ran_ns - staged_ns)
+        outputs = self._run(job, known, slot, staged.rows)
+        if slowed:
+            job.extra_ns += slow.run_ns(contract, part, staged.rows, time.monotonic_ns() - staged_ns)
         job.check()
-        for row, arrays in split(outputs, exit_tensors(programs.plan, part), staged.placed, slot):
+        for row, arrays in split(outputs, known.exit, staged.placed, slot):
             if row.encode is None:
                 results.append(RowResult(row.job, arrays))
                 continue
             before_ns = time.monotonic_ns()
             results.append(pack(row, arrays))
             spent_ns = time.monotonic_ns() - before_ns
-            times.codec(spent_ns, slow.encode_ns(contract, part.last, row.encode.name, row.rows, spent_ns))
+            job.coded(spent_ns, slow.encode_ns(contract, part.last, row.encode.name, row.rows, spent_ns))
         return results
 
-    def _run(self, job: _Job, programs: Programs, slot: Slot, rows: int) -> tuple[Array, ...]:
-        if job.interrupt is None:
-            raise InvariantBroken(f"run {job.run.run} of a contract that was not loaded has come to run")
-        return programs.run(job.run.range, slot.feeds(rows), job.interrupt)
+    def _run(self, job: _Job, known: _Known, slot: Slot, rows: int) -> tuple[Array, ...]:
+        return known.programs.run(job.run.range, slot.feeds(rows), job.interrupt or known.never)
 
-    def _known(self, run: Run) -> Programs:
-        programs = self._programs.get(run.contract)
-        if programs is None or not known_range(programs.plan, run.range):
-            raise ModelError(f"run {run.run}: contract {run.contract[:12]} with {run.range} is not loaded here")
-        return programs
+    def _known(self, run: Run) -> _Known:
+        contract, part = run.contract, run.range
+        known = self._ranges.get((contract, part))
+        if known is None:
+            programs = self._programs.get(contract)
+            if programs is None or not known_range(programs.plan, part):
+                raise ModelError(f"run {run.run}: contract {contract[:12]} with {part} is not loaded here")
+            entry, exit_ = entry_tensors(programs.plan, part), exit_tensors(programs.plan, part)
+            known = _Known(programs, programs.interrupt(), entry, exit_, self._buffers.slots(contract, part))
+            self._ranges[contract, part] = known
+        return known
 
     def _rest(self, job: _Job, until_ns: int) -> None:
         """Stand for a slower device until then, or until aborted."""
