@@ -186,13 +186,15 @@ class _Sockets:
         for _ in range(BURST):
             try:
                 frames = _take(socket)
-            except zmq.Again:
+            except zmq.Again:  # the descriptor showed something else
                 break
             try:
                 link = self._link(peered, frames)
                 came.append((link, *self._decode(frames, self._max_total)))
             except PeerError as error:
                 self.counters[error.reason] = self.counters.get(error.reason, 0) + 1
+            if not _readable(socket):
+                break
         else:
             self._unsure.add(peered)
         last = len(came) - 1
@@ -421,7 +423,7 @@ def _readable(socket: zmq.Socket[bytes]) -> bool:
 
 def _take(socket: zmq.Socket[bytes]) -> list[Buffer]:
     """One whole message. Frames beyond what any message may have are thrown away, one more kept as a sign of them. Raises
-    `zmq.Again` where there is none: to try is cheaper than to ask first."""
+    `zmq.Again` where there is none."""
     frames: list[Buffer] = []
     more = True
     while more:
