@@ -209,9 +209,12 @@ def _same(
     for name, array in wanted.items():
         apart = difference(array, got[name])
         if not apart <= TOLERANCE:
+            other = list(got[name].shape)
+            by = f"by {apart:.2g} where at most {TOLERANCE:g} is allowed"
+            changed = by if other == list(array.shape) else f"from shape {list(array.shape)} to {other}"
             raise ModelError(
                 f"{options.model.name}: {padding.dimension} of {length} padded to {padding.size} {how} changes output "
-                f"{name!r} by {apart:.2g} where at most {TOLERANCE:g} is allowed: expected a model that masks its padding, "
+                f"{name!r} {changed}: expected a model that masks its padding, "
                 "or another value for it (--pad NAME=VALUE); without --buckets it can be planned for one length"
             )
         worst = max(worst, apart)

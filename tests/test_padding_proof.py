@@ -230,3 +230,13 @@ def test_the_command_makes_all_buckets(tmp_path: Path) -> None:
     assert made.exit_code == 0, made.output
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m-4.plan", "m-8.plan", "m.onnx"]
     assert "seq of x, mask is padded to 4" in " ".join(made.output.split())
+
+
+def test_a_model_whose_output_is_as_long_as_some_of_its_lengths_is_refused_by_its_shapes(tmp_path: Path) -> None:
+    """Half as long, rounded up: that of 7 is as long as that of 8, and that of 1 is not."""
+    net = Net(seed=1)
+    net.input("x", ["batch", 4, "seq"])
+    net.add("MaxPool", ["x"], "y", kernel_shape=[2], strides=[2], ceil_mode=1)
+    net.output("y", ["batch", 4, "half"])
+    with pytest.raises(ModelError, match=r"changes output 'y' from shape \[1, 4, 1\] to \[1, 4, 4\]: expected a model"):
+        plan(net.save(tmp_path / "pool.onnx"), tmp_path / "pool-8.plan", buckets="seq=8", quick=True)
