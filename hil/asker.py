@@ -25,10 +25,16 @@ PEER = "verify"
 LINK = "data"
 PATIENCE_S = 30.0
 TURN_MS = 50
+CREDIT_S = 0.05
+"""Until it asks again where all credit is lent."""
 
 
 Answer = TypeVar("Answer", Welcome, Reply)
 Happening = TypeVar("Happening", LinkUp, Received)
+
+
+class _NoCreditError(HeadtailError):
+    """The node has lent all its credit to others."""
 
 
 class Asker:
@@ -86,7 +92,18 @@ class Asker:
         return welcome
 
     def ask(self, plan: Plan, cut: int, coding: str, frames: Sequence[Buffer], rows: int) -> dict[str, Array]:
-        """The plan's outputs from the tensors of `cut`, written in `coding` as `frames`. Raises `HeadtailError`."""
+        """The plan's outputs from the tensors of `cut`, written in `coding` as `frames`. Where all credit is lent it asks
+        again: others give some back when they next hear from the node. Raises `HeadtailError`."""
+        end = time.monotonic() + self._patience_s
+        while True:
+            try:
+                return self._ask(plan, cut, coding, frames, rows)
+            except _NoCreditError:
+                if time.monotonic() >= end:
+                    raise
+                time.sleep(CREDIT_S)
+
+    def _ask(self, plan: Plan, cut: int, coding: str, frames: Sequence[Buffer], rows: int) -> dict[str, Array]:
         self._sequence += 1
         tensors = tuple(Tensor(spec.dtype, spec.at(rows)) for spec in plan.cuts[cut].tensors)
         message = Infer(
@@ -130,7 +147,8 @@ class Asker:
         received = self._next(what, Received)
         match received.message:
             case Refusal(reason=reason, detail=detail):
-                raise HeadtailError(f"the node refused: {reason} ({detail})")
+                kind_of = _NoCreditError if reason == "credit" else HeadtailError
+                raise kind_of(f"the node refused: {reason} ({detail})")
             case Bye(reason=reason):
                 raise HeadtailError(f"the node left: {reason}")
             case _:

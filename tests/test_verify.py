@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import msgspec
@@ -189,6 +191,26 @@ def test_a_refusal_names_its_reason(chain: Path) -> None:
         asker.greet()
         with pytest.raises(HeadtailError, match="refused"):
             asker.ask(bundle.plan, 0, "no-such-coding", [np.zeros(bundle.plan.inputs[0].shape, np.uint8).data], 1)
+
+
+def test_one_that_comes_while_all_credit_is_lent_waits_for_its_own(chain: Path) -> None:
+    """An agent that is there gives back what is more than its share when it next hears from the node."""
+    bundle = load_bundle(chain)
+    golden = bundle.golden()[0]
+    frames = [array.tobytes() for array in golden.inputs]
+    with (
+        OwnNode(chain, 1) as node,
+        nullcontext(node.endpoint()) as endpoint,
+        Asker(endpoint, bundle.contract, peer="agent") as agent,
+        Asker(endpoint, bundle.contract) as asker,
+    ):
+        assert agent.greet().credits == 64
+        assert asker.greet().credits == 0
+        heard = threading.Timer(0.3, lambda: agent.ask(bundle.plan, 0, "raw", frames, 1))
+        heard.start()
+        outputs = asker.ask(bundle.plan, 0, "raw", frames, 1)
+        heard.join()
+        assert outputs.keys() == {spec.name for spec in bundle.plan.outputs}
 
 
 def test_differences_are_relative_and_strict_about_shape_and_type() -> None:
