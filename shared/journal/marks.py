@@ -31,13 +31,9 @@ _names: dict[np.dtype[np.generic], str] = {np.dtype(name): name for name in ITEM
 def mark(tensor: Array | Buffer) -> Mark:
     """What `tensor` looks like."""
     if isinstance(tensor, np.ndarray):
-        return (_names.get(tensor.dtype) or tensor.dtype.name, tensor.shape)
-    return tensor.nbytes if type(tensor) is memoryview else len(tensor)
-
-
-def marks(tensors: Sequence[Array | Buffer]) -> list[Mark]:
-    """What each of `tensors` looks like."""
-    return [mark(tensor) for tensor in tensors]
+        dtype = tensor.dtype
+        return (_names.get(dtype) or dtype.name, tensor.shape)
+    return memoryview(tensor).nbytes
 
 
 class Blanks:

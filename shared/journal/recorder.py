@@ -46,6 +46,7 @@ MOST_READY = 8 << 20
 """Bytes that a ring has ready at most."""
 
 LENGTH = struct.Struct("<I")
+LENGTH_BYTES = LENGTH.size
 
 Look = Callable[[int, Event, list[Action]], None]
 """Sees each step, soon after it: its time, the event and the actions."""
@@ -77,15 +78,18 @@ class Records:
 
     def append(self, record: bytes) -> None:
         """Keep one more."""
-        end = self._used + LENGTH.size + len(record)
-        if end > BLOCK:
-            if self._used + LENGTH.size <= BLOCK:
-                LENGTH.pack_into(self._blocks[-1], self._used, 0)
-            self._used, end = 0, LENGTH.size + len(record)
-            self._blocks.append(self._spare.pop() if self._spare and end <= BLOCK else _block(end))
-        block = self._blocks[-1]
-        block[end - len(record) : end] = record
-        LENGTH.pack_into(block, self._used, len(record))
+        used, length = self._used, len(record)
+        first = used + LENGTH_BYTES
+        if first + length > BLOCK:
+            if first <= BLOCK:
+                LENGTH.pack_into(self._blocks[-1], used, 0)
+            used, first = 0, LENGTH_BYTES
+            self._blocks.append(
+                self._spare.pop() if self._spare and first + length <= BLOCK else _block(first + length)
+            )
+        block, end = self._blocks[-1], first + length
+        block[first:end] = record
+        LENGTH.pack_into(block, used, length)
         self._used = end
         self._count += 1
 
@@ -137,14 +141,11 @@ class Frozen(msgspec.Struct, frozen=True):
     stopped: str = ""
 
 
-class _Waiting:
+class _Waiting(msgspec.Struct, frozen=True):
     """Steps that are not bytes yet; the first of them has number `first`."""
 
-    __slots__ = ("first", "steps")
-
-    def __init__(self, first: int) -> None:
-        self.first = first
-        self.steps: list[tuple[int, Event, list[Action] | str]] = []
+    first: int
+    steps: list[tuple[int, Event, list[Action] | str]] = []
 
 
 class Recorder:
@@ -215,7 +216,7 @@ class Recorder:
         """The loop is about to sleep, for up to `slack_ns`: do what was put off."""
         if self._waiting.steps:
             self._flush()
-            full = len(self._segments[-1].records)
+            full = self._waiting.first - self._segments[-1].first
             if full >= self._full and (slack_ns >= 2 * self.longest_ns or full >= 2 * self._full):
                 self._begin()
 
@@ -244,17 +245,18 @@ class Recorder:
         steps = self._waiting.steps
         records = self._segments[-1].records
         look = self._look
-        for step in steps:
-            try:
-                records.append(encode_record(*step))
-                if look is not None and not isinstance(step[2], str):
-                    look(step[0], step[1], step[2])
-            except self._ends as error:
-                self._stop(error)
-                return
-        self._waiting = waiting = _Waiting(self._waiting.first + len(steps))
+        try:
+            for now, event, done in steps:
+                records.append(encode_record(now, event, done))
+                if look is not None and not isinstance(done, str):
+                    look(now, event, done)
+        except self._ends as error:
+            self._stop(error)
+            return
+        last = self._waiting.first + len(steps)
+        self._waiting = waiting = _Waiting(last)
         self._append = waiting.steps.append
-        while len(self._segments) > 1 and sum(len(s.records) for s in self._segments) > self._most:
+        while len(self._segments) > 1 and last - self._segments[0].first > self._most:
             forgotten, *rest = self._segments
             self._segments = tuple(rest)
             if not self._readers:

@@ -20,7 +20,7 @@ import numpy as np
 
 from shared.errors import InvariantBroken, JournalError
 from shared.events import Action, Arrived, Event, Finished, Received, Resolve, RowResult, Run, Send
-from shared.journal.marks import Blanks, Mark, mark, marks
+from shared.journal.marks import Blanks, Mark, mark
 from shared.request import Array, Request
 from shared.wire.messages import Message
 
@@ -39,24 +39,30 @@ class Step(msgspec.Struct, frozen=True, gc=False):
 
 
 def _received(event: Received) -> Form:
-    return (event.link, event.message, marks(event.frames), event.more)
+    return (event.link, event.message, tuple(map(mark, event.frames)), event.more)
 
 
 def _finished(event: Finished) -> Form:
-    results = [(result.job, marks(result.outputs), result.error) for result in event.results]
+    results = [(result.job, tuple(map(mark, result.outputs)), result.error) for result in event.results]
     return (event.run, results, event.began_ns, event.ended_ns, event.codec_ns)
 
 
 def _run(run: Run) -> Form:
     rows = [
-        (row.job, row.rows, marks(row.inputs), row.decode.name, None if row.encode is None else row.encode.name)
+        (
+            row.job,
+            row.rows,
+            tuple(map(mark, row.inputs)),
+            row.decode.name,
+            None if row.encode is None else row.encode.name,
+        )
         for row in run.rows
     ]
     return (run.run, run.executor, run.contract, run.range, rows, run.slot, run.latest_ns, run.in_place, run.generation)
 
 
 def _send(send: Send) -> Form:
-    return (send.link, send.message, marks(send.frames))
+    return (send.link, send.message, tuple(map(mark, send.frames)))
 
 
 def _resolve(resolve: Resolve) -> Form:
@@ -64,9 +70,15 @@ def _resolve(resolve: Resolve) -> Form:
     return (resolve.client, resolve.sequence, type(outcome).__name__, outcome, resolve.held)
 
 
-_EVENT_FORMS: dict[type, Callable[..., Form]] = {Received: _received, Finished: _finished}
-_ACTION_FORMS: dict[type, Callable[..., Form]] = {Run: _run, Send: _send, Resolve: _resolve}
-_NAMES = {kind: kind.__name__ for kind in (*get_args(Event), *get_args(Action))}
+_FORMS: dict[type, Callable[..., Form]] = {
+    Received: _received,
+    Finished: _finished,
+    Run: _run,
+    Send: _send,
+    Resolve: _resolve,
+}
+_KINDS = {kind: (kind.__name__, _FORMS.get(kind)) for kind in (*get_args(Event), *get_args(Action))}
+"""By class: its name, and its form where it is not encoded as it is."""
 
 
 def _array(found: object) -> object:
@@ -82,19 +94,19 @@ def encode_record(now_ns: int, event: Event, done: Sequence[Action] | str) -> by
     """The record of a step: `done` is the machine's actions, or the text of what it raised.
 
     Raises `JournalError` where something in it cannot be written (a number beyond 64 bits, text that is no Unicode)."""
-    kind = type(event)
-    form = _EVENT_FORMS.get(kind)
-    told = done if isinstance(done, str) else [_action(action) for action in done]
+    told: list[tuple[str, object]] | str
+    if isinstance(done, str):
+        told = done
+    else:
+        told = []
+        for action in done:
+            name, form = _KINDS[type(action)]
+            told.append((name, action if form is None else form(action)))
+    name, form = _KINDS[type(event)]
     try:
-        return _encode((now_ns, _NAMES[kind], event if form is None else form(event), told))
+        return _encode((now_ns, name, event if form is None else form(event), told))
     except (OverflowError, ValueError) as error:
         raise JournalError(f"a step cannot be written: {error}") from None
-
-
-def _action(action: Action) -> tuple[str, object]:
-    kind = type(action)
-    form = _ACTION_FORMS.get(kind)
-    return (_NAMES[kind], action if form is None else form(action))
 
 
 # --- what comes out ----------------------------------------------------------------------------------------------------
@@ -221,7 +233,9 @@ def _event(name: str, raw: msgspec.Raw, blanks: Blanks) -> Event:
         case _:
             decoder = _PLAIN.get(name)
             if decoder is None:
-                raise JournalError(f"an event {name!r:.40}; expected one of {', '.join(_NAMES.values())}")
+                raise JournalError(
+                    f"an event {name!r:.40}; expected one of {', '.join(told for told, _ in _KINDS.values())}"
+                )
             return decoder.decode(raw)
 
 
