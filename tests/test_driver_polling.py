@@ -1,0 +1,96 @@
+"""The loop that looks for what usually comes soon, on a thread of its own and with the system's clock."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+import pytest
+
+from shared.driver import Driver, Mailbox, polling_of
+from shared.events import Action, Event, Failed, Tick, WakeAt
+from shared.fakes import FakeMachine
+from shared.polling import Polling
+
+BOUND_S = 30.0
+
+
+def over(run: int) -> Failed:
+    """Some event of an executor."""
+    return Failed(run, "aborted")
+
+
+def nothing(action: Action) -> Event | None:
+    raise AssertionError(f"unexpected {action}")
+
+
+def usually_soon() -> Polling:
+    """The polling of a loop for which what it waits for has always come soon, and which looks for it for an hour."""
+    polling = Polling(3_600_000_000_000)
+    for _ in range(50):
+        polling.waited("work", 1, came=True)
+    return polling
+
+
+def looking(
+    polling: Polling, script: Callable[[Event, int], list[Action]], expects: Callable[[], str | None]
+) -> tuple[Driver, Mailbox, threading.Thread]:
+    """A driver on a thread, with the system's clock, that begins with one event."""
+    box = Mailbox()
+    driver = Driver(FakeMachine(script), nothing, arrivals=[box], polling=polling, expects=expects)
+    thread = threading.Thread(target=driver.run)
+    box.put(over(0))
+    thread.start()
+    return driver, box, thread
+
+
+def test_a_loop_that_looks_for_what_comes_finds_events_its_timer_and_its_end() -> None:
+    came: SimpleQueue[Event] = SimpleQueue()
+    polling = usually_soon()
+
+    def script(event: Event, now: int) -> list[Action]:
+        came.put(event)
+        return [WakeAt(now + 2_000_000)] if event == over(2) else []
+
+    driver, box, thread = looking(polling, script, lambda: "work")
+    for run in range(1, 3):
+        assert came.get(timeout=BOUND_S) == over(run - 1)
+        box.put(over(run))
+    assert came.get(timeout=BOUND_S) == over(2)
+    assert isinstance(came.get(timeout=BOUND_S), Tick)
+    driver.stop()
+    thread.join(BOUND_S)
+    assert not thread.is_alive()
+    assert polling.polled_ns > 0
+    driver.close()
+    box.close()
+
+
+def test_a_loop_does_not_look_where_there_is_no_use_in_it() -> None:
+    came: SimpleQueue[Event] = SimpleQueue()
+    polling = usually_soon()
+
+    def script(event: Event, _: int) -> list[Action]:
+        came.put(event)
+        return []
+
+    driver, box, thread = looking(polling, script, lambda: None)
+    for run in range(3):
+        assert came.get(timeout=BOUND_S) == over(run)
+        box.put(over(run + 1))
+    driver.stop()
+    thread.join(BOUND_S)
+    assert polling.polled_ns == 0
+    driver.close()
+    box.close()
+
+
+@pytest.mark.parametrize(("poll_us", "realtime"), [(0.0, False), (1000.0, True)])
+def test_a_process_that_may_not_look_never_does(poll_us: float, realtime: bool) -> None:
+    assert polling_of(poll_us, realtime=realtime) is None
+
+
+def test_a_process_looks_only_where_there_is_another_core_for_what_it_waits_for() -> None:
+    assert (polling_of(1000.0) is not None) == (len(os.sched_getaffinity(0)) > 1)
