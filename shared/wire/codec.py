@@ -12,6 +12,8 @@ tensor (more frames, more system calls, nothing gained).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
+from operator import attrgetter
 from typing import Generic, TypeVar
 
 import msgspec
@@ -81,6 +83,12 @@ MAX_SPAN_NS = 1 << 50
 
 MAX_DETAIL = 512
 """Characters of free text that `encode` keeps where the whole would not fit into a header."""
+
+KNOWN_TENSORS = 256
+"""So many tensors' bytes are remembered, since the messages of a plan hold the same ones."""
+
+CONTIGUOUS = attrgetter("c_contiguous")
+NBYTES = attrgetter("nbytes")
 
 ITEMSIZE = {
     "bool": 1,
@@ -178,17 +186,14 @@ class _Decoder(Generic[M]):
         count = len(frames)
         if not 1 <= count <= MAX_TENSORS + 1:
             raise PeerError("frames", f"{count} frames; from 1 to {MAX_TENSORS + 1} may come")
-        for frame in frames:
-            if isinstance(frame, memoryview) and not frame.c_contiguous:
-                raise PeerError("frames", "a frame that is not a single piece of memory")
-        header = frames[0]
-        if _length(header) > MAX_HEADER:
-            raise PeerError("header", f"{_length(header)} bytes; at most {MAX_HEADER} may come")
+        sizes = _sizes(frames)
+        if sizes[0] > MAX_HEADER:
+            raise PeerError("header", f"{sizes[0]} bytes; at most {MAX_HEADER} may come")
         try:
-            message = self._decoder.decode(header)
+            message = self._decoder.decode(frames[0])
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise PeerError("header", str(error)) from None
-        check(message, frames, max_total)
+        check(message, sizes, max_total)
         return message, tuple(frames[1:])
 
 
@@ -205,8 +210,16 @@ decode_agent: _Decoder[AgentMessage] = _Decoder(AgentMessage)
 """Decode what an agent may say (used by a client)."""
 
 
-def check(message: Message, frames: Sequence[Buffer], max_total: int) -> None:
-    """Hold a decoded message against its frames and the protocol's limits. Raises `PeerError`."""
+def _sizes(frames: Sequence[Buffer]) -> list[int]:
+    views = list(map(memoryview, frames))
+    if not all(map(CONTIGUOUS, views)):
+        raise PeerError("frames", "a frame that is not a single piece of memory")
+    return list(map(NBYTES, views))
+
+
+def check(message: Message, sizes: Sequence[int], max_total: int) -> None:
+    """Hold a decoded message against its frames, the header's first, of so many bytes, and the protocol's limits. Raises
+    `PeerError`."""
     match message:
         case Infer():
             _check_numbers(
@@ -220,7 +233,7 @@ def check(message: Message, frames: Sequence[Buffer], max_total: int) -> None:
             _check_rows(message.rows)
             _check_spans(abs(message.budget_ns))
             _check_words(message.contract, message.coding)
-            _check_tensors(message.tensors, frames, max_total, raw=False)
+            _check_tensors(message.tensors, sizes, max_total, raw=False)
         case Reply():
             _check_numbers(
                 message.incarnation,
@@ -233,29 +246,30 @@ def check(message: Message, frames: Sequence[Buffer], max_total: int) -> None:
             _check_rows(message.rows)
             _check_words(message.contract, message.coding)
             _check_spans(message.load.wait_ns, *message.stages.values())
-            _check_pressure(message.pressure)
-            _check_tensors(message.tensors, frames, max_total, raw=True)
+            if message.pressure:
+                _check_pressure(message.pressure)
+            _check_tensors(message.tensors, sizes, max_total, raw=True)
         case Probe():
             _check_numbers(message.number, message.sent_ns, message.last_sent_ns, message.last_received_ns)
-            _check_tensors(message.tensors, frames, max_total, raw=True)
+            _check_tensors(message.tensors, sizes, max_total, raw=True)
         case Submit():
             _check_numbers(message.sequence, message.priority, message.stream)
             _check_numbers(message.scheduled_ns, message.deadline_ns)
             _check_rows(message.rows)
             _check_words(message.model)
-            _check_tensors(message.tensors, frames, max_total, raw=True)
+            _check_tensors(message.tensors, sizes, max_total, raw=True)
         case Provisional():
             _check_numbers(message.sequence)
-            _check_answer(message.answer, frames, max_total)
+            _check_answer(message.answer, sizes, max_total)
         case Final(answer=AnswerHeader() as answer):
             _check_numbers(message.sequence)
             _check_words(message.reason)
-            _check_answer(answer, frames, max_total)
+            _check_answer(answer, sizes, max_total)
         case Measured() | ToldLetters():
             _check_numbers(message.number)
-            _check_tensors(message.tensors, frames, max_total, raw=True)
+            _check_tensors(message.tensors, sizes, max_total, raw=True)
         case _:
-            _check_tensors((), frames, max_total, raw=True)
+            _check_tensors((), sizes, max_total, raw=True)
             _check_small(message)
 
 
@@ -340,22 +354,22 @@ def _check_model(info: ModelInfo) -> None:
             raise PeerError("shape", f"the padding of model {info.name!r}: {fault}")
 
 
-def _check_answer(answer: AnswerHeader, frames: Sequence[Buffer], max_total: int) -> None:
+def _check_answer(answer: AnswerHeader, sizes: Sequence[int], max_total: int) -> None:
     _check_words(answer.node or "", answer.rung, answer.contract, answer.fidelity.name)
     _check_numbers(answer.cut or 0)
-    _check_tensors(answer.tensors, frames, max_total, raw=True)
+    _check_tensors(answer.tensors, sizes, max_total, raw=True)
 
 
 def _check_numbers(*numbers: int) -> None:
-    for number in numbers:
-        if not 0 <= number <= MAX_NUMBER:
-            raise PeerError("range", f"{number} where 0 to 2^63 - 1 may come")
+    if min(numbers) < 0 or max(numbers) > MAX_NUMBER:
+        wrong = next(number for number in numbers if not 0 <= number <= MAX_NUMBER)
+        raise PeerError("range", f"{wrong} where 0 to 2^63 - 1 may come")
 
 
 def _check_spans(*spans_ns: int) -> None:
-    for span_ns in spans_ns:
-        if not 0 <= span_ns <= MAX_SPAN_NS:
-            raise PeerError("range", f"a span of {span_ns} ns where 0 to {MAX_SPAN_NS} may come")
+    if min(spans_ns) < 0 or max(spans_ns) > MAX_SPAN_NS:
+        wrong = next(span for span in spans_ns if not 0 <= span <= MAX_SPAN_NS)
+        raise PeerError("range", f"a span of {wrong} ns where 0 to {MAX_SPAN_NS} may come")
 
 
 def _check_pressure(pressure: Pressure) -> None:
@@ -372,31 +386,26 @@ def _check_rows(rows: int) -> None:
 
 
 def _check_words(*words: str) -> None:
-    for word in words:
-        if len(word) > MAX_WORD:
-            raise PeerError("word", f"{len(word)} characters where at most {MAX_WORD} may come")
+    longest = max(map(len, words))
+    if longest > MAX_WORD:
+        raise PeerError("word", f"{longest} characters where at most {MAX_WORD} may come")
 
 
-def _length(frame: Buffer) -> int:
-    return frame.nbytes if isinstance(frame, memoryview) else len(frame)
+def _check_tensors(tensors: Sequence[Tensor], sizes: Sequence[int], max_total: int, *, raw: bool) -> None:
+    carried = sizes[1:]
+    if len(tensors) != len(carried):
+        raise PeerError("frames", f"{len(tensors)} tensors in {len(carried)} frames")
+    decoded = list(map(tensor_nbytes, tensors))
+    if raw and carried != decoded:
+        for index, tensor in enumerate(tensors):
+            if carried[index] != decoded[index]:
+                told = f"tensor {index} ({tensor.dtype}, {tensor.shape})"
+                raise PeerError("size", f"{told} in {carried[index]} bytes, not {decoded[index]}")
+    if sum(carried) > max_total or sum(decoded) > max_total:
+        raise PeerError("size", f"{max(sum(carried), sum(decoded))} bytes; at most {max_total} may come")
 
 
-def _check_tensors(tensors: Sequence[Tensor], frames: Sequence[Buffer], max_total: int, *, raw: bool) -> None:
-    if len(tensors) != len(frames) - 1:
-        raise PeerError("frames", f"{len(tensors)} tensors in {len(frames) - 1} frames")
-    carried = decoded = 0
-    for index, tensor in enumerate(tensors):
-        frame = frames[index + 1]
-        length = _length(frame)
-        nbytes = tensor_nbytes(tensor)
-        if raw and length != nbytes:
-            raise PeerError("size", f"tensor {index} ({tensor.dtype}, {tensor.shape}) in {length} bytes, not {nbytes}")
-        carried += length
-        decoded += nbytes
-    if carried > max_total or decoded > max_total:
-        raise PeerError("size", f"{max(carried, decoded)} bytes; at most {max_total} may come")
-
-
+@lru_cache(KNOWN_TENSORS)
 def tensor_nbytes(tensor: Tensor) -> int:
     """Bytes of the raw tensor. Raises `PeerError` for an element type or a shape that no message may have."""
     itemsize = ITEMSIZE.get(tensor.dtype)
