@@ -3,12 +3,15 @@ broker to `until_ns`; the client adds its own part before and after."""
 
 from __future__ import annotations
 
-from shared.request import Stage, Stages
+from operator import itemgetter
+
+from shared.request import Stages
 
 
 def local_stages(arrived_ns: int, began_ns: int, ended_ns: int, until_ns: int) -> Stages:
     """Stages of a local answer: it waited until `began_ns`, ran until `ended_ns`, was held until `until_ns`."""
-    return _clean({"edge_queue": began_ns - arrived_ns, "rung": ended_ns - began_ns, "hold": until_ns - ended_ns})
+    stages: Stages = {"edge_queue": began_ns - arrived_ns, "rung": ended_ns - began_ns, "hold": until_ns - ended_ns}
+    return _clean(stages)
 
 
 def cloud_stages(
@@ -27,24 +30,23 @@ def cloud_stages(
     directions.
     """
     began, ended, codec = head
-    node_ns = min(sum(node.values()), received_ns - sent_ns)
-    network = received_ns - sent_ns - node_ns
+    left = min(sum(node.values()), received_ns - sent_ns)
+    network = received_ns - sent_ns - left
     uplink = int(network * uplink_share)
+    decoding = min(node.get("codec", 0), left)
+    left -= decoding
+    tail = min(node.get("tail", 0), left)
     stages: Stages = {
         "edge_queue": (began - arrived_ns) if began else 0,
         "head": ended - began - codec,
-        "codec": codec,
+        "codec": codec + decoding,
         "agent": sent_ns - (ended if ended else arrived_ns),
         "uplink": uplink,
         "downlink": network - uplink,
         "hold": until_ns - received_ns,
+        "tail": tail,
+        "cloud_queue": left - tail,
     }
-    left = node_ns
-    for stage in ("codec", "tail", "cloud_queue"):
-        part = min(node.get(stage, 0), left)
-        stages[stage] = stages.get(stage, 0) + part
-        left -= part
-    stages["cloud_queue"] = stages.get("cloud_queue", 0) + left
     return _clean(stages)
 
 
@@ -60,5 +62,6 @@ def uplink_share(
     return min(1.0, max(0.0, up / network))
 
 
-def _clean(stages: dict[Stage, int]) -> Stages:
-    return {stage: ns for stage, ns in stages.items() if ns}
+def _clean(stages: Stages) -> Stages:
+    """Without what took no time."""
+    return dict(filter(itemgetter(1), stages.items()))

@@ -327,7 +327,7 @@ class Attempts:
             return []
         answer = self._ways.answer(open_, attempt, message, event.frames, now)
         attempt.alive = False
-        if self._carrying(open_, attempt):
+        if len(attempt.paths) > 1 and self._carrying(open_, attempt):
             # The node need not answer once more what has not come to it yet.
             self._cancel(open_, attempt, [path], out)
         if answer is None:

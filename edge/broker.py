@@ -200,21 +200,22 @@ class Broker:
         paths = self.nodes.usable(open_.request.plan, now)
         if not paths:
             return None, insured, False
-        rungs: dict[int, tuple[Rung | None, Insured]] = {}
+        beside: dict[int, float] = {}
+        others: dict[int, tuple[Rung | None, Insured]] = {}
         for index in range(len(open_.plan.routes)):
             head = self._ways.head(open_, index)
             if head is None:
-                rungs[index] = (rung, insured)
+                beside[index] = insured.agreement
                 continue
             before = self.scheduler.latency.pessimistic(head[0], open_.request.rows)
             other = self._insurance.choose(open_, before, now)
             if other[1].promised or not insured.promised:
-                rungs[index] = other
-        beside = {index: other.agreement for index, (_, other) in rungs.items()}
+                others[index] = other
+                beside[index] = other[1].agreement
         way, exploring = self._ways.find(open_, paths, beside, insured, now)
         self.counters["explored"] += exploring
-        if way is not None:
-            open_.rung, insured = rungs[way.index]
+        if way is not None and way.index in others:
+            open_.rung, insured = others[way.index]
         return way, insured, exploring
 
     # --- work for the device ------------------------------------------------------------------------------------------

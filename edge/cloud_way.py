@@ -87,6 +87,12 @@ class CloudWay:
         self._facts = {
             contract: tuple(_facts(contract, plan, r, cloud) for r in plan.routes) for contract, plan in plans.items()
         }
+        self._tails = {
+            (contract, facts.route.cut, facts.route.coding): facts.tail_ns
+            for contract, ways in self._facts.items()
+            for facts in ways
+        }
+        """How long a node's run of one row typically takes by the plan."""
 
     def find(
         self, open_: Open, paths: Sequence[Path], routes: Mapping[int, float], insured: Insured, now: int
@@ -254,10 +260,8 @@ class CloudWay:
 
     def slowness(self, reply: Reply) -> float:
         """How many times as long as the plan says a node's run took; 1 where this edge knows no such way."""
-        for facts in self._facts.get(reply.contract, ()):
-            if (facts.route.cut, facts.route.coding) == (reply.cut, reply.coding) and facts.tail_ns:
-                return reply.stages.get("tail", 0) / (facts.tail_ns * reply.rows)
-        return 1.0
+        tail_ns = self._tails.get((reply.contract, reply.cut, reply.coding))
+        return reply.stages.get("tail", 0) / (tail_ns * reply.rows) if tail_ns else 1.0
 
     def _predict(
         self, open_: Open, index: int, facts: RouteFacts, path: Path, beside: float, most: float, due_ns: int, now: int

@@ -30,6 +30,6 @@ EDGE = MachineKind(
     settings=EdgeSettings,
     machine=Broker,
     known=Known(Broker),
-    fixed=("_ways._facts", "scheduler.latency._ranges", "scheduler.latency._codecs"),
+    fixed=("_ways._facts", "scheduler.latency._ranges", "scheduler.latency._codecs", "_ways._tails"),
     build=build_broker,
 )

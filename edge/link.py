@@ -128,8 +128,7 @@ class LinkEstimate:
     def judge(self, nbytes: int, network_ns: int, slack_ns: int, now: int) -> tuple[float, int]:
         """The chance that an exchange of `nbytes`, predicted to spend `network_ns` on the network, ends no more than
         `slack_ns` (may be negative) after its predicted end, and what to add to that so that it holds 95 times in 100."""
-        own = self._sizes.get(nbytes.bit_length())
-        sizes = self._all if own is None or now - own.seen_ns > STALE_NS or own.seen < ENOUGH else own
+        sizes = self._of(nbytes, now)
         scale = network_ns if network_ns > FLOOR_NS else FLOOR_NS
         chance = sizes.residuals.below(slack_ns / scale)
         if now < self._back_ns:
@@ -185,11 +184,12 @@ class LinkEstimate:
         """Something came back for what had been handed over as byte `upto_bytes` at `sent_ns`, of which the node took
         `node_ns`: TCP keeps the order, so that all before it has left. Returns how long it had waited for what was before
         it."""
-        waited = max(0, self._passed_ns - sent_ns)
+        waited = self._passed_ns - sent_ns
         self._passed_ns = max(self._passed_ns, min(now, int(now - node_ns - self._rtt / 2)))
-        left = max(0, self._sent_bytes - upto_bytes)
-        self._free_ns = min(self._free_ns, now + int(left * self._per_byte))
-        return waited
+        left = self._sent_bytes - upto_bytes
+        free_ns = now + int(left * self._per_byte) if left > 0 else now
+        self._free_ns = min(self._free_ns, free_ns)
+        return waited if waited > 0 else 0
 
     def probed(self, rtt_ns: int, sent_ns: int = 0, now: int = 0) -> None:
         """A probe that was sent at `sent_ns` came back after `rtt_ns`, the node's own part left out. Of probes that come back
@@ -237,10 +237,13 @@ class LinkEstimate:
     def _divided(self) -> tuple[float, float]:
         """Time per byte and fixed cost, by what the last exchanges took beyond the round trip."""
         known, rtt = max(self._known_byte, LEAST_KNOWN * self._prior_byte), self._rtt
-        exchanges = list(self._beyond)
-        if len({n for n, _ in exchanges}) == 1:
+        exchanges = sorted(self._beyond)
+        if exchanges[0][0] == exchanges[-1][0]:
             # Of one size all orders are that of what they took, and all weights are alike.
-            exchanges = sorted(exchanges)[len(exchanges) // 2 :][:1]
+            n, b = exchanges[len(exchanges) // 2]
+            per_byte = known + (b - n * known) / n * (n * known) / (n * known + rtt + 1.0)
+            per_byte = max(0.0, min(per_byte, b / n))
+            return per_byte, b - n * per_byte
         divided = [(known + (b - n * known) / n * (n * known) / (n * known + rtt + 1.0), n) for n, b in exchanges]
         # Whatever of an exchange its bytes may have taken, it was no more than all.
         most = [(b / n, n) for n, b in exchanges]
@@ -248,20 +251,21 @@ class LinkEstimate:
         return per_byte, _median([b - n * per_byte for n, b in exchanges])
 
     def _of(self, nbytes: int, now: int) -> _Sizes:
+        """What exchanges of so many bytes are judged by."""
         own = self._sizes.get(nbytes.bit_length())
         return self._all if own is None or now - own.seen_ns > STALE_NS or own.seen < ENOUGH else own
 
     def _learn(
         self, nbytes: int, network_ns: int, late_by_ns: int, missed: bool | None, now: int, *, censored: bool = False
     ) -> None:
-        residual = late_by_ns / max(network_ns, FLOOR_NS)
-        told = self._of(nbytes, now)
+        residual = late_by_ns / (network_ns if network_ns > FLOOR_NS else FLOOR_NS)
+        if missed is not None:
+            told = self._of(nbytes, now)
+            told.level = min(0.999, max(0.5, told.level + STEP * (missed - (1.0 - SURE))))
         octave = nbytes.bit_length()
         own = self._sizes.get(octave)
         if own is None:
             own = self._sizes[octave] = _Sizes()
-        if missed is not None:
-            told.level = min(0.999, max(0.5, told.level + STEP * (missed - (1.0 - SURE))))
         own.residuals.add(residual, censored=censored)
         own.seen += 1
         own.seen_ns = now

@@ -42,7 +42,8 @@ class Residuals:
     def add(self, value: float, *, censored: bool = False) -> None:
         """A residual, or, `censored`, what a residual is at least."""
         if self._seeds or len(self._order) >= WINDOW:
-            self._seeds = max(0, self._seeds - 1)
+            if self._seeds:
+                self._seeds -= 1
             oldest, was_event = self._order.popleft()
             samples = self._events if was_event else self._censored
             del samples[bisect_left(samples, oldest)]

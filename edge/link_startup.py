@@ -40,13 +40,14 @@ class Startup:
 
     def window(self, now: int, rtt_ns: float) -> int:
         """Bytes that may be in flight at `now`."""
-        halvings = int(max(0, now - self._sent_ns) // (RTO_NS + rtt_ns))
-        return max(FIRST_BYTES, self._window >> halvings) if halvings else self._window
+        idle_ns = now - self._sent_ns
+        if idle_ns < RTO_NS:
+            return self._window
+        return max(FIRST_BYTES, self._window >> int(idle_ns // (RTO_NS + rtt_ns)))
 
     def wait_ns(self, nbytes: int, now: int, rtt_ns: float, per_byte_ns: float) -> float:
         """How long sending `nbytes` now would wait for acknowledgements, by the model."""
-        window = self.window(now, rtt_ns)
-        waited = 0.0
+        waited, window = 0.0, self.window(now, rtt_ns)
         while nbytes > window:
             idle = rtt_ns - window * per_byte_ns
             if idle <= 0:

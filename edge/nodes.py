@@ -9,7 +9,7 @@ its paths.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from edge.outliers import Outliers
 from edge.paths import STALLED, UP, Connection, Kind, Path, Sent, State, connections, ways_of
@@ -28,6 +28,9 @@ HELLO_EVERY_NS = 250 * MS
 FORGET_NS = 5_000 * MS
 """An attempt that is overdue for so long will not be answered: its credit is taken back, so that a node that owes a few
 answers for ever is not shut out for ever."""
+
+NEVER_NS = 1 << 62
+"""Later than any time that there is."""
 
 REPLACED = "replaced"
 """The good-bye of a node that serves a newer process of this edge's name."""
@@ -84,6 +87,7 @@ class Nodes:
         self._rng = rng
         self._jumped_ns = 0
         self.by_name: dict[str, Node] = {}
+        self._paths: tuple[Path, ...] = ()
         self._own = {address.name: address for address in settings.nodes}
         self._addresses: dict[str, NodeAddress] = {}
         self._leaves_at: dict[str, int] = {}
@@ -91,7 +95,7 @@ class Nodes:
         self._by_link: dict[str, Path] = {}
         self.epoch = settings.fleet.epoch
         self._subset = settings.fleet.subset
-        self._orders: dict[str, tuple[str, ...]] = {}
+        self._orders: dict[str, tuple[Node, ...]] = {}
         self.outliers = Outliers(settings.outliers, rng)
         self._connections: dict[str, Connection] = {}
         self._local: dict[str, str] = {}
@@ -99,10 +103,9 @@ class Nodes:
         for address in settings.nodes:
             self._add(address)
 
-    def paths(self) -> Iterator[Path]:
+    def paths(self) -> Sequence[Path]:
         """All paths to all nodes."""
-        for node in self.by_name.values():
-            yield from node.paths
+        return self._paths
 
     def of_link(self, link: str) -> Path | None:
         """The path that a connection belongs to."""
@@ -115,14 +118,13 @@ class Nodes:
         found: list[Path] = []
         left_alone: list[Path] = []
         nodes = 0
-        for name in self._order_for(contract):
-            node = self.by_name[name]
+        for node in self._orders.get(contract) or self._order_for(contract):
             if contract not in node.contracts or node.draining or len(node.out) >= node.credits:
                 continue
-            if name in self._leaves_at:
+            if node.name in self._leaves_at:
                 continue
             paths = [p for p in node.paths if p.state is UP and len(p.out) < limit]
-            if self.outliers.ejected(name, now):
+            if self.outliers.ejected(node.name, now):
                 left_alone += paths
                 continue
             found += paths
@@ -131,11 +133,9 @@ class Nodes:
                 break
         return found or left_alone
 
-    def _order_for(self, contract: str) -> Sequence[str]:
-        order = self._orders.get(contract)
-        if order is None:
-            names = ranked(self._peer, contract, self.by_name) if self._subset else self.by_name
-            order = self._orders[contract] = tuple(names)
+    def _order_for(self, contract: str) -> Sequence[Node]:
+        names = ranked(self._peer, contract, self.by_name) if self._subset else self.by_name
+        order = self._orders[contract] = tuple(self.by_name[name] for name in names)
         return order
 
     def connected(self, link: str, now: int, local: str = "") -> list[Action]:
@@ -246,8 +246,7 @@ class Nodes:
         self._addresses[address.name] = address
         self._connections |= {made.link: made for made in connections(address)}
         self._by_link |= {link: path for path in node.paths for link in (path.data, path.probe)}
-        self._orders.clear()
-        self.outliers.know(self.by_name)
+        self._list_anew()
 
     def _remove(self, name: str) -> list[Action]:
         node = self.by_name.pop(name)
@@ -259,9 +258,14 @@ class Nodes:
             self._local.pop(link, None)
         del self._addresses[name]
         self._leaves_at.pop(name, None)
+        self._list_anew()
+        return [HangUp(link) for link in links]
+
+    def _list_anew(self) -> None:
+        """There are other nodes now."""
+        self._paths = tuple(path for node in self.by_name.values() for path in node.paths)
         self._orders.clear()
         self.outliers.know(self.by_name)
-        return [HangUp(link) for link in links]
 
     def drains(self, node: Node, message: Drain) -> None:
         """The node is about to leave: it is asked nothing more, and what is out there is waited for."""
@@ -381,24 +385,21 @@ class Nodes:
 
     def next_wakeup(self) -> int | None:
         """When `tick` is due next."""
-        stall_ns = self._stall_ns
-        soonest = min(self._leaves_at.values(), default=None)
-        for path in self.paths():
-            state = path.state
-            at = path.probe_at if path.probe_up else None
+        soonest = min(self._leaves_at.values()) if self._leaves_at else NEVER_NS
+        for path in self._paths:
+            state, at = path.state, path.probe_at if path.probe_up else NEVER_NS
             if state is UP:
                 for sent in path.out.values():
-                    overdue = sent.typical_ns + stall_ns + 1
-                    at = overdue if at is None or overdue < at else at
+                    overdue = sent.typical_ns + self._stall_ns + 1
+                    at = overdue if overdue < at else at
                 pad_at = path.warm.next_at()
-                at = pad_at if pad_at is not None and (at is None or pad_at < at) else at
-            elif state in (State.GREETING, STALLED):
-                at = path.hello_at if at is None or path.hello_at < at else at
+                at = pad_at if pad_at is not None and pad_at < at else at
+            elif state is STALLED or state is State.GREETING:
+                at = path.hello_at if path.hello_at < at else at
             elif state is State.PAUSED:
-                at = path.return_at if at is None or path.return_at < at else at
-            if at is not None and (soonest is None or at < soonest):
-                soonest = at
-        return soonest
+                at = path.return_at if path.return_at < at else at
+            soonest = at if at < soonest else soonest
+        return soonest if soonest < NEVER_NS else None
 
     def _greet(self, path: Path, now: int) -> list[Action]:
         path.state = State.GREETING

@@ -31,9 +31,10 @@ class OffsetInterval:
         self._at = 0
 
     def _age(self, now: int) -> None:
-        if now <= self._at:
+        span_ns = now - self._at
+        if span_ns <= 0:
             return
-        widening = _drift(now - self._at)
+        widening = _drift(span_ns)
         self._at = now
         if self._low is not None:
             self._low -= widening
