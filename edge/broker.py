@@ -67,7 +67,7 @@ class Broker:
 
     def __init__(self, settings: EdgeSettings, plans: Mapping[str, Plan], incarnation: int, rng: random.Random) -> None:
         """`plans` by contract digest. `incarnation` tells this process from those before it. `rng` comes seeded."""
-        self._max_open = settings.limits.max_open
+        self._settings = settings
         self._plans = dict(plans)
         self._incarnation = incarnation
         self._guard_ns = int(settings.insurance.guard_ms * MS)
@@ -78,7 +78,7 @@ class Broker:
         self._insurance = Insurance(self.scheduler, self._work, self._plans, settings.insurance)
         self._grants = Grants(self.scheduler, self._plans, self._guard_ns)
         self.nodes = Nodes(settings, tuple(plans), incarnation, rng)
-        self._open = Register(self._max_open)
+        self._open = Register(settings.limits.max_open)
         self.counters: Counter[str] = Counter()
         self._ways = CloudWay(plans, incarnation, self.scheduler, settings, self.counters)
         self._attempts = Attempts(settings, self._open, self.nodes, self._ways, self._work, incarnation, self.counters)
@@ -159,7 +159,7 @@ class Broker:
             plan,
             known=self._open.of(request.client, request.sequence) is not None,
             open_now=len(self._open),
-            max_open=self._max_open,
+            max_open=self._settings.limits.max_open,
             decide_by=resolve_by,
             now=now,
         )
