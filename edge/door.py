@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from shared.errors import InputError, shown
 from shared.request import Array, TensorSpec
+from shared.reuse import Reuse
 from shared.wire.messages import ModelInfo
 
 Inputs = npt.ArrayLike | Mapping[str, npt.ArrayLike]
@@ -58,6 +59,9 @@ def specs(info: ModelInfo) -> tuple[TensorSpec, ...]:
     """The model's inputs in the plan's order, at one row."""
     return tuple(TensorSpec(name, dtype, tuple(shape)) for name, dtype, shape in info.inputs)
 
+
+COPIES = Reuse()
+"""The private copies of what all callers of this process gave."""
 
 Expected = tuple[tuple[TensorSpec, np.dtype[np.generic]], ...]
 """A model's inputs in the plan's order, at one row, each with its element type."""
@@ -267,7 +271,7 @@ def _wanted(info: ModelInfo, spec: TensorSpec) -> str:
 
 def _in_order(array: Array, dtype: np.dtype[np.generic], *, copy: bool) -> Array:
     if copy:
-        return np.array(array, dtype=dtype, order="C", copy=True, subok=False)
+        return COPIES.copy(array, dtype)
     return np.ascontiguousarray(array, dtype=dtype) if array.ndim else np.asarray(array, dtype=dtype)
 
 
