@@ -61,12 +61,11 @@ class Door:
         expected = entry.tensors[rows]
         if message.tensors != expected or len(frames) != len(expected):
             raise PeerError("input", f"tensors {message.tensors}, expected {expected}")
-        for place, (low, high) in enumerate(entry.bounds[rows]):
-            frame = frames[place]
-            nbytes = frame.nbytes if isinstance(frame, memoryview) else len(frame)
-            if not low <= nbytes <= high:
-                spec = self._plans[message.contract].cuts[message.cut].tensors[place]
-                check_frame(nbytes, entry.coding, spec, rows)
+        for frame, (low, high) in zip(frames, entry.bounds[rows], strict=True):
+            if not low <= memoryview(frame).nbytes <= high:
+                specs = self._plans[message.contract].cuts[message.cut].tensors
+                for each, spec in zip(frames, specs, strict=True):
+                    check_frame(memoryview(each).nbytes, entry.coding, spec, rows)
         return entry
 
     def _entry(self, contract: str, first: int, coding: Coding) -> Entry:
