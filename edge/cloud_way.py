@@ -129,7 +129,7 @@ class CloudWay:
             exploring = found is not None
         if found is not None:
             self.spend(open_, found.nbytes, now)
-        if pressed and found is None:
+        elif pressed:
             self._counters["stepped-back"] += 1
         if self.watch is not None and considered:
             ways = tuple(considered)
@@ -184,8 +184,9 @@ class CloudWay:
         if not attempt.paths:
             attempt.sent_ns = now
         attempt.paths.append(path)
-        path.out[open_.id, attempt.number] = sent
-        path.node.out.setdefault((open_.id, attempt.number), sent)
+        key = (open_.id, attempt.number)
+        path.out[key] = sent
+        path.node.out.setdefault(key, sent)
         message = Infer(
             incarnation=self._incarnation,
             sequence=open_.id,
@@ -278,7 +279,7 @@ class CloudWay:
         node_ns = path.node.wait_ns + facts.tail_ns * rows
         typical_ns = now + head_ns + network_ns + node_ns
         chance, margin_ns = estimate.judge(nbytes, network_ns, due_ns - typical_ns, now)
-        chance = min(chance, most)
+        chance = chance if chance < most else most
         sure_ns = typical_ns + margin_ns
         return Candidate(route, index, path, chance, typical_ns, sure_ns, head_ns, network_ns, node_ns, nbytes, beside)
 

@@ -55,12 +55,12 @@ class Insurance:
     def choose(self, open_: Open, before_ns: int, now: int) -> tuple[Rung | None, Insured]:
         """The best rung that can be promised by `resolve_by`, after `before_ns` of the request's own other work; else one
         that may be tried; else none."""
-        ladder = open_.plan.ladder
+        ladder, scheduler = open_.plan.ladder, self._scheduler
         for rung in ladder:
-            if self._scheduler.can_promise(now, self._promise(open_, rung, before_ns)):
+            if scheduler.can_promise(now, self._promise(open_, rung, before_ns)):
                 return rung, Insured(rung.agreement, self._typical(open_, rung, before_ns, now), True)
-        for rung in self._floor(open_) if self._scheduler.promises else ():
-            lesser = self._scheduler.displaced(now, self._promise(open_, rung, before_ns))
+        for rung in self._floor(open_) if scheduler.promises else ():
+            lesser = scheduler.displaced(now, self._promise(open_, rung, before_ns))
             if lesser is not None:
                 finish = self._typical(open_, rung, before_ns, now)
                 return rung, Insured(rung.agreement, finish, True, tuple(lesser))

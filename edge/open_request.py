@@ -26,6 +26,8 @@ class Work(Enum):
 QUEUED, RUNNING, DONE, FAILED = Work.QUEUED, Work.RUNNING, Work.DONE, Work.FAILED
 """The same by names of their own: to look one up in its class takes a tenth of a microsecond."""
 
+WAITING = (QUEUED, RUNNING)
+
 
 class Attempt(msgspec.Struct, eq=False):
     """One try at an answer from the cloud. `alive` until it is answered, refused, lost or no longer wanted.
@@ -81,11 +83,11 @@ class Open(msgspec.Struct, eq=False):
     @property
     def waiting_rung(self) -> bool:
         """Whether the device may still give an answer."""
-        return self.rung_work is QUEUED or self.rung_work is RUNNING
+        return self.rung_work in WAITING
 
     def best_to_come(self) -> float:
         """The best agreement that is worth waiting for; negative where nothing may come."""
-        best = self.rung.agreement if self.rung is not None and self.waiting_rung else -1.0
+        best = self.rung.agreement if self.rung is not None and self.rung_work in WAITING else -1.0
         for attempt in self.attempts:
             if attempt.alive and attempt.awaited and attempt.route.agreement > best:
                 best = attempt.route.agreement
@@ -97,7 +99,7 @@ class Open(msgspec.Struct, eq=False):
 
     def hopeless(self) -> bool:
         """Whether nothing is under way that could still answer."""
-        return not self.waiting_rung and not any(a.alive for a in self.attempts)
+        return self.rung_work not in WAITING and not any(a.alive for a in self.attempts)
 
     def stage_at_fault(self) -> Stage:
         """What ate the budget of a request that has no answer."""

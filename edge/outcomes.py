@@ -44,7 +44,7 @@ from edge.due import DueTimes
 from edge.hold import HoldMargin
 from shared.events import ClockJumped, Hold, Resolve, Tick, WakeAt, Withdrawn
 from shared.lateness import Lateness
-from shared.request import Answer, Missed, Outcome, Rejected, Stage, Stages, Superseded
+from shared.request import Answer, Missed, Outcome, Rejected, Stages, Superseded
 
 SETTLE_NS = 700_000
 """The least time before its deadline at which a request is answered with a kept answer."""
@@ -152,10 +152,10 @@ class Outcomes:
         match event:
             case Asked():
                 self._on_asked(event, now, actions)
-            case Heard():
-                self._on_heard(event.agent, event.word, now, actions)
             case Resolve() | Hold():
                 self._on_heard(PRIMARY, event, now, actions)
+            case Heard():
+                self._on_heard(event.agent, event.word, now, actions)
             case Tick():
                 self._margin.woke(event.late_ns)
                 self._on_tick(now, actions)
@@ -334,7 +334,8 @@ class Outcomes:
         if entry.refused:
             entry.refused -= {agent}
         self._agents.asked(agent, entry.deadline_ns, now)
-        self.counts.standby += agent == STANDBY
+        if agent == STANDBY:
+            self.counts.standby += 1
         actions.append(Ask(sequence, agent))
 
     def _ask_waiting(self, now: int, actions: list[ClientAction]) -> None:
@@ -400,13 +401,14 @@ class Outcomes:
     def _finish(self, sequence: int, outcome: Outcome, now: int, actions: list[ClientAction]) -> None:
         entry = self._open.pop(sequence)
         self.lateness.add(now - entry.deadline_ns)
-        self._unsent.pop(sequence, None)
+        if self._unsent:
+            self._unsent.pop(sequence, None)
         self.counts.open = len(self._open)
         self._count(outcome)
         actions.append(Resolve(self._client, sequence, outcome))
 
     def _accounted(self, answer: Answer, entry: _Open, now: int, *, kept: bool) -> Answer:
-        elapsed = max(0, now - entry.since_ns)
+        elapsed = now - entry.since_ns if now > entry.since_ns else 0
         stages: Stages = dict(answer.stages)
         left = elapsed - sum(stages.values())
         if left < 0 or min(stages.values(), default=0) < 0:
@@ -415,9 +417,9 @@ class Outcomes:
             left = 0
         if kept:
             held = min(max(0, now - entry.kept_ns), left)
-            _add(stages, "hold", held)
+            stages["hold"] = stages.get("hold", 0) + held
             left -= held
-        _add(stages, "client", left)
+        stages["client"] = stages.get("client", 0) + left
         return Answer(
             outputs=answer.outputs,
             source=answer.source,
@@ -434,10 +436,6 @@ class Outcomes:
     def _count(self, outcome: Outcome) -> None:
         kind = outcome_kind(outcome)
         setattr(self.counts, kind, getattr(self.counts, kind) + 1)
-
-
-def _add(stages: Stages, stage: Stage, part_ns: int) -> None:
-    stages[stage] = stages.get(stage, 0) + part_ns
 
 
 OutcomeKind = Literal["on_time", "late", "missed", "rejected", "superseded"]
