@@ -19,6 +19,9 @@ from shared.ports import Machine
 from shared.request import Buffer, Stages
 from shared.wire.messages import Bye, Hello, Infer, Refusal, Reply
 
+PEERS_CHANGE = (SendFailed, ClockJumped, Hello, Bye)
+"""Events and messages with which a peer may be gone."""
+
 
 class _Came(msgspec.Struct, frozen=True, gc=False):
     """A request that is here, and when it came."""
@@ -51,17 +54,19 @@ class NodeLetters:
     def see(self, event: Event, actions: Sequence[Action], now: int) -> None:
         """Take a step that the session has made."""
         fresh: _Came | None = None
-        if isinstance(event, Received):
-            message = event.message
-            peers_change = isinstance(message, (Hello, Bye))
-            if isinstance(message, Infer):
-                fresh = _Came(message, event.frames if self._inputs else (), now)
-                self._open.setdefault(self._identity(event.link, message), fresh)
+        peers_change = False
+        if not isinstance(event, Received):
+            peers_change = isinstance(event, PEERS_CHANGE)
+        elif isinstance(event.message, Infer):
+            fresh = _Came(event.message, event.frames if self._inputs else (), now)
+            self._open.setdefault(self._identity(event.link, event.message), fresh)
         else:
-            peers_change = isinstance(event, (SendFailed, ClockJumped))
+            peers_change = isinstance(event.message, PEERS_CHANGE)
         for action in actions:
-            if isinstance(action, Send) and isinstance(action.message, (Reply, Refusal)):
-                self._ended(self._identity(action.link, action.message), action.message, fresh, now)
+            if isinstance(action, Send):
+                told = action.message
+                if isinstance(told, (Reply, Refusal)):
+                    self._ended(self._identity(action.link, told), told, fresh, now)
         if peers_change:
             for identity in [i for i in self._open if not self._session.is_open(i)]:
                 self._bury(identity, self._open.pop(identity), "gone", "whoever asked is gone", now)

@@ -211,7 +211,7 @@ decode_agent: _Decoder[AgentMessage] = _Decoder(AgentMessage)
 
 
 def _sizes(frames: Sequence[Buffer]) -> list[int]:
-    views = list(map(memoryview, frames))
+    views = [memoryview(frame) for frame in frames]
     if not all(map(CONTIGUOUS, views)):
         raise PeerError("frames", "a frame that is not a single piece of memory")
     return list(map(NBYTES, views))
