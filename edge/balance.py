@@ -119,8 +119,6 @@ def no_less_likely(ways: Sequence[Candidate]) -> list[Candidate]:
     """Ways over one path, none less likely than another of as many bytes or more that is typically back no sooner. What was
     seen of each size is of its own time, so that a large exchange that nobody tried of late would else look better than the
     small ones that were tried while the link was at its worst."""
-    if len(ways) < 2:
-        return list(ways)
     likely = [max(o.chance for o in ways if o.nbytes >= w.nbytes and o.typical_ns >= w.typical_ns) for w in ways]
     return [w if w.chance == c else replace(w, chance=c) for w, c in zip(ways, likely, strict=True)]
 

@@ -265,7 +265,7 @@ class Broker:
     def _owner(self, job: int) -> tuple[Open | None, Attempt | None]:
         number, attempt = self._work.settle(job)
         open_ = self._open.get(number)
-        return open_, None if open_ is None else open_.attempt(attempt)
+        return open_, open_.attempt(attempt) if attempt and open_ is not None else None
 
     def _finished(self, event: Finished, now: int, out: list[Action]) -> None:
         launch, _ = self.scheduler.ended(event.run, event.began_ns, event.ended_ns)

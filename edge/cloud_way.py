@@ -156,7 +156,7 @@ class CloudWay:
         for path in paths:
             most = path.still(due_ns, now)
             ways = [self._predict(open_, i, facts[i], path, beside, most, due_ns, now) for i, beside in routes.items()]
-            found += no_less_likely(ways)
+            found += no_less_likely(ways) if len(ways) > 1 else ways
         return found
 
     def head(self, open_: Open, index: int) -> tuple[WorkKey, Coding | None] | None:
