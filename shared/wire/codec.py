@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from operator import attrgetter
 from typing import Generic, TypeVar
 
 import msgspec
@@ -86,9 +85,6 @@ MAX_DETAIL = 512
 
 KNOWN_TENSORS = 256
 """So many tensors' bytes are remembered, since the messages of a plan hold the same ones."""
-
-CONTIGUOUS = attrgetter("c_contiguous")
-NBYTES = attrgetter("nbytes")
 
 ITEMSIZE = {
     "bool": 1,
@@ -186,7 +182,14 @@ class _Decoder(Generic[M]):
         count = len(frames)
         if not 1 <= count <= MAX_TENSORS + 1:
             raise PeerError("frames", f"{count} frames; from 1 to {MAX_TENSORS + 1} may come")
-        sizes = _sizes(frames)
+        sizes: list[int] = []
+        for frame in frames:
+            if isinstance(frame, memoryview):
+                if not frame.c_contiguous:
+                    raise PeerError("frames", "a frame that is not a single piece of memory")
+                sizes.append(frame.nbytes)
+            else:
+                sizes.append(len(frame))
         if sizes[0] > MAX_HEADER:
             raise PeerError("header", f"{sizes[0]} bytes; at most {MAX_HEADER} may come")
         try:
@@ -210,39 +213,21 @@ decode_agent: _Decoder[AgentMessage] = _Decoder(AgentMessage)
 """Decode what an agent may say (used by a client)."""
 
 
-def _sizes(frames: Sequence[Buffer]) -> list[int]:
-    views = [memoryview(frame) for frame in frames]
-    if not all(map(CONTIGUOUS, views)):
-        raise PeerError("frames", "a frame that is not a single piece of memory")
-    return list(map(NBYTES, views))
-
-
 def check(message: Message, sizes: Sequence[int], max_total: int) -> None:
     """Hold a decoded message against its frames, the header's first, of so many bytes, and the protocol's limits. Raises
     `PeerError`."""
     match message:
         case Infer():
-            _check_numbers(
-                message.incarnation,
-                message.sequence,
-                message.attempt,
-                message.cut,
-                message.priority,
-                message.sent_ns,
-            )
+            # The bits of all at once: one that is negative or above 2^63 - 1 makes their union so.
+            named = message.incarnation | message.sequence | message.attempt
+            _check_numbers(named | message.cut | message.priority | message.sent_ns)
             _check_rows(message.rows)
             _check_spans(abs(message.budget_ns))
             _check_words(message.contract, message.coding)
             _check_tensors(message.tensors, sizes, max_total, raw=False)
         case Reply():
-            _check_numbers(
-                message.incarnation,
-                message.sequence,
-                message.attempt,
-                message.cut,
-                message.sent_ns,
-                message.load.credits,
-            )
+            named = message.incarnation | message.sequence | message.attempt
+            _check_numbers(named | message.cut | message.sent_ns | message.load.credits)
             _check_rows(message.rows)
             _check_words(message.contract, message.coding)
             _check_spans(message.load.wait_ns, *message.stages.values())
@@ -361,15 +346,15 @@ def _check_answer(answer: AnswerHeader, sizes: Sequence[int], max_total: int) ->
 
 
 def _check_numbers(*numbers: int) -> None:
-    if min(numbers) < 0 or max(numbers) > MAX_NUMBER:
-        wrong = next(number for number in numbers if not 0 <= number <= MAX_NUMBER)
-        raise PeerError("range", f"{wrong} where 0 to 2^63 - 1 may come")
+    for number in numbers:
+        if not 0 <= number <= MAX_NUMBER:
+            raise PeerError("range", f"{number} where 0 to 2^63 - 1 may come")
 
 
 def _check_spans(*spans_ns: int) -> None:
-    if min(spans_ns) < 0 or max(spans_ns) > MAX_SPAN_NS:
-        wrong = next(span for span in spans_ns if not 0 <= span <= MAX_SPAN_NS)
-        raise PeerError("range", f"a span of {wrong} ns where 0 to {MAX_SPAN_NS} may come")
+    for span_ns in spans_ns:
+        if not 0 <= span_ns <= MAX_SPAN_NS:
+            raise PeerError("range", f"a span of {span_ns} ns where 0 to {MAX_SPAN_NS} may come")
 
 
 def _check_pressure(pressure: Pressure) -> None:
@@ -386,23 +371,24 @@ def _check_rows(rows: int) -> None:
 
 
 def _check_words(*words: str) -> None:
-    longest = max(map(len, words))
-    if longest > MAX_WORD:
-        raise PeerError("word", f"{longest} characters where at most {MAX_WORD} may come")
+    for word in words:
+        if len(word) > MAX_WORD:
+            raise PeerError("word", f"{len(word)} characters where at most {MAX_WORD} may come")
 
 
 def _check_tensors(tensors: Sequence[Tensor], sizes: Sequence[int], max_total: int, *, raw: bool) -> None:
-    carried = sizes[1:]
-    if len(tensors) != len(carried):
-        raise PeerError("frames", f"{len(tensors)} tensors in {len(carried)} frames")
-    decoded = list(map(tensor_nbytes, tensors))
-    if raw and carried != decoded:
-        for index, tensor in enumerate(tensors):
-            if carried[index] != decoded[index]:
-                told = f"tensor {index} ({tensor.dtype}, {tensor.shape})"
-                raise PeerError("size", f"{told} in {carried[index]} bytes, not {decoded[index]}")
-    if sum(carried) > max_total or sum(decoded) > max_total:
-        raise PeerError("size", f"{max(sum(carried), sum(decoded))} bytes; at most {max_total} may come")
+    if len(tensors) != len(sizes) - 1:
+        raise PeerError("frames", f"{len(tensors)} tensors in {len(sizes) - 1} frames")
+    carried = decoded = 0
+    for frame, tensor in enumerate(tensors, 1):
+        size, nbytes = sizes[frame], tensor_nbytes(tensor)
+        if raw and size != nbytes:
+            told = f"tensor {frame - 1} ({tensor.dtype}, {tensor.shape})"
+            raise PeerError("size", f"{told} in {size} bytes, not {nbytes}")
+        carried += size
+        decoded += nbytes
+    if carried > max_total or decoded > max_total:
+        raise PeerError("size", f"{max(carried, decoded)} bytes; at most {max_total} may come")
 
 
 @lru_cache(KNOWN_TENSORS)
