@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-import edge.outcomes
 import edge.stub
 from edge.cloud_way import CloudWay
 from edge.outcomes import Outcomes
@@ -74,10 +73,10 @@ def client_deadline_shifted(right: Any, self: Any, event: Any, now: int, actions
     right(self, msgspec.structs.replace(event, deadline_ns=event.deadline_ns + 2_000_000), now, actions)
 
 
-@bug("client's stages short", "The client's own time is in no stage", edge.outcomes, "_add")
-def stages_short(right: Any, stages: Any, stage: str, part_ns: int) -> None:
-    if stage != "client":
-        right(stages, stage, part_ns)
+@bug("client's stages short", "The client's own time is in no stage", Outcomes, "_accounted")
+def stages_short(right: Any, self: Any, answer: Any, entry: Any, now: int, *, kept: bool) -> Any:
+    accounted = right(self, answer, entry, now, kept=kept)
+    return accounted.replace(stages={stage: ns for stage, ns in accounted.stages.items() if stage != "client"})
 
 
 @bug("client's timer not set anew", "The client keeps its wake-up where an earlier one is needed", Outcomes, "_wake")
