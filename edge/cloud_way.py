@@ -196,7 +196,7 @@ class CloudWay:
             coding=route.coding,
             rows=request.rows,
             priority=request.priority,
-            budget_ns=open_.resolve_by - now,
+            budget_ns=open_.resolve_by - now - path.estimate.least_ns(route.bytes_down * request.rows),
             sent_ns=now,
             tensors=self._facts[request.plan][attempt.route_index].sent[request.rows],
         )

@@ -31,6 +31,9 @@ PROBE_SAMPLES = 7
 TOGETHER = 0.25
 """Answers to probes come together where less than this share of the time lies between them that lay between the probes."""
 
+FORGET = 1 / 64
+"""The shortest round trip goes so much of the way to each that is longer: it may be another link by now."""
+
 LEAST_KNOWN = 0.25
 """What is known of the rate never says that bytes take less than this share of what the settings say."""
 
@@ -90,6 +93,7 @@ class LinkEstimate:
         self._all = _Sizes(PRIOR)
         self._sizes: dict[int, _Sizes] = {}
         self._rtt = self._prior_rtt
+        self._least = 0.0
         self._per_byte = self._known_byte = self._prior_byte
         self._fixed = 0.0
         self._cold = 0
@@ -114,6 +118,12 @@ class LinkEstimate:
     def network_ns(self, nbytes: int) -> int:
         """Predicted time on the network of an exchange of `nbytes` (there and back together) on a warm, idle connection."""
         return int(max(0.0, self._rtt + self._fixed + nbytes * self._per_byte))
+
+    def least_ns(self, nbytes_back: int) -> int:
+        """What an exchange whose answer weighs `nbytes_back` spends on the network at least, by what was seen of late: the
+        shortest round trip, and half of what the answer's bytes take typically, since both directions are known together
+        only. What was not seen counts for nothing."""
+        return int(self._least + (nbytes_back * self._per_byte / 2 if self._beyond else 0.0))
 
     def extra_ns(self, nbytes: int, now: int) -> int:
         """What an exchange that begins to send `nbytes` now takes beyond `network_ns`: what is still to be sent before it,
@@ -199,7 +209,9 @@ class LinkEstimate:
         if self._rtts and now - last_ns < TOGETHER * (sent_ns - last_sent_ns):
             self._rtts.pop()
         self._probe = (sent_ns, now)
-        self._rtts.append(float(max(rtt_ns, 0)))
+        rtt = float(max(rtt_ns, 0))
+        self._least = min(rtt, self._least + (rtt - self._least) * FORGET) if self._rtts else rtt
+        self._rtts.append(rtt)
         self._rtt = _median(self._rtts)
 
     def exchanged(self, nbytes: int, network_ns: int, waited_ns: int = 0, startup_ns: int = 0) -> None:

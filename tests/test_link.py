@@ -228,3 +228,34 @@ def test_four_stalls_in_a_row_do_not_spoil_the_rate_and_a_fifth_is_a_change() ->
     assert link.network_ns(10_000) == pytest.approx(usual, rel=0.05)
     link.exchanged(10_000, 100 * MS)
     assert link.network_ns(10_000) == pytest.approx(100 * MS, rel=0.05)
+
+
+# --- what the way takes at least ---------------------------------------------------------------------------------------
+
+
+def test_before_anything_was_seen_the_way_may_take_no_time_at_all() -> None:
+    assert LinkEstimate(Link(rtt_ms=50.0, rate_mbit=1.0)).least_ns(1_000_000) == 0
+
+
+def test_the_way_takes_the_shortest_round_trip_and_half_of_what_the_bytes_of_the_answer_take() -> None:
+    assert known().least_ns(0) == RTT
+    assert known().least_ns(100_000) == pytest.approx(RTT + 100_000 * FAST / 2, rel=0.01)
+
+
+def test_without_an_exchange_only_the_round_trip_is_known() -> None:
+    link = LinkEstimate(Link(rate_mbit=1.0))
+    link.probed(RTT)
+    assert link.least_ns(100_000) == RTT
+
+
+def test_a_shorter_round_trip_counts_at_once_and_longer_ones_slowly() -> None:
+    link = known()
+    link.probed(RTT // 2)
+    assert link.least_ns(0) == RTT // 2
+    link.probed(10 * RTT)
+    assert link.least_ns(0) < 0.7 * RTT
+    for _ in range(300):
+        link.probed(10 * RTT)
+    assert link.least_ns(0) == pytest.approx(10 * RTT, rel=0.02)
+    link.reset()
+    assert link.least_ns(0) == 0

@@ -178,6 +178,8 @@ class PathView:
         """Copies that were sent on it and not answered on it."""
         self.moved_step = -1
         """In which step its data connection last carried something."""
+        self.seen = False
+        """Whether anything ever came back on it that was sent at a known time."""
         self.probes = 0
         """Probes that were sent and not answered, in a row."""
         self.lost = False

@@ -243,6 +243,7 @@ def _answered(book: EdgeBook, message: Reply | Refusal, event: Received, now: in
     if message.incarnation == book.incarnation:
         key = (message.sequence, message.attempt)
         attempt = view.out.get(key)
+        view.seen = view.seen or attempt is not None
         view.drop(key)
         if attempt is not None and not (isinstance(message, Refusal) and message.reason in OF_ONE_COPY):
             # The first answer on any path is the attempt's.
@@ -258,6 +259,7 @@ def _moved(book: EdgeBook, view: PathView, link: str) -> None:
 def _probed(book: EdgeBook, message: ProbeReply, event: Received, now: int) -> None:
     view = _view(book, event.link)
     if view is not None:
+        view.seen = True
         view.probes = view.probes if _is_data(event.link) else 0
         view.node.credits = message.load.credits
         _moved(book, view, event.link)

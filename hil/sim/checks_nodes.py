@@ -27,6 +27,8 @@ class Credit(Check):
     def __init__(self) -> None:
         self._said: dict[str, int] = {}
         """The last that a step has said of credits, by peer."""
+        self._over = ""
+        """What is wrong about a request that came beyond its peer's grant as it is after the step."""
 
     def listen(self, ears: AllEars) -> None:
         """What concerns it."""
@@ -62,8 +64,8 @@ class Credit(Check):
             name, incarnation = let_in.account
             here, granted = book.accounts[let_in.account], inside.granted(book.session).get(f"{name}:{incarnation}", 0)
             if here > granted:
-                self.broken(book, f"{here} requests of {let_in.account} are here, and {granted} credits are lent to it")
-            if len(book.open) > inside.capacity(book.session):
+                self._over = f"{here} requests of {let_in.account} are here, and {granted} credits are lent to it"
+            elif len(book.open) > inside.capacity(book.session):
                 self.broken(
                     book, f"{len(book.open)} requests are here, and {inside.capacity(book.session)} credits exist"
                 )
@@ -75,6 +77,9 @@ class Credit(Check):
         self, book: NodeBook, message: Reply | Refusal | ProbeReply, action: Send, event: Event, now: int
     ) -> None:
         self._told(book, action.link, message.load.credits)
+        if isinstance(message, Refusal):
+            # The grant may have shrunk by it, after the request that came had been let in.
+            self._over = ""
 
     def _told(self, book: NodeBook, link: str, credits_: int) -> None:
         greeted = book.links.get(link)
@@ -82,6 +87,8 @@ class Credit(Check):
             self._said[f"{greeted.peer}:{greeted.incarnation}"] = credits_
 
     def _stepped(self, book: NodeBook, event: Event, now: int) -> None:
+        if self._over:
+            self.broken(book, self._over)
         if not self._said:
             return
         lent = inside.granted(book.session)

@@ -40,8 +40,8 @@ def offset_of_the_wrong_end(right: Any, self: Any, sent_ns: int, received_ns: in
 
 
 @bug("budget counted twice", "A node is told of 5 ms more than are left", CloudWay, "ask")
-def budget_counted_twice(right: Any, self: Any, open_: Any, attempt: Any, now: int) -> Any:
-    send = right(self, open_, attempt, now)
+def budget_counted_twice(right: Any, self: Any, open_: Any, attempt: Any, path: Any, now: int) -> Any:
+    send = right(self, open_, attempt, path, now)
     later = send.message.budget_ns + 5_000_000
     return msgspec.structs.replace(send, message=msgspec.structs.replace(send.message, budget_ns=later))
 
