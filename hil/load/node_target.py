@@ -14,12 +14,14 @@ from collections.abc import Sequence
 
 import msgspec
 
+from edge.link import LinkEstimate
 from hil.asker import LINK, Asker
 from hil.load.rows import MISSED, REJECTED, Recorder
 from shared.errors import HeadtailError, UserError
 from shared.events import Event, LinkDown, Received, Send
 from shared.plan import Plan
 from shared.request import Buffer
+from shared.settings import Link
 from shared.wire.messages import Bye, Drain, Infer, Probe, ProbeReply, Refusal, Reply, Tensor, Welcome
 
 GUARD_NS = 500_000
@@ -68,6 +70,7 @@ class NodeTarget:
             raise
         self._credits = welcome.credits
         self._probe = Probe(0, 0, 0, 0)
+        self._way = LinkEstimate(Link())
         self._link = self._asker.dealers
 
     def fileno(self) -> int:
@@ -83,7 +86,7 @@ class NodeTarget:
         return self._credits - len(self._places)
 
     def send(self, place: int, scheduled_ns: int, due_ns: int, now: int) -> None:
-        """Send it with what is left of its deadline, less the guard."""
+        """Send it with what is left of its deadline, less the guard and the shortest way there and back, as an edge does."""
         if self.room() <= 0:
             self._refuse(place, REJECTED, "no-credit", now)
             return
@@ -98,7 +101,7 @@ class NodeTarget:
             coding=self._coding,
             rows=1,
             priority=self._priority,
-            budget_ns=due_ns - GUARD_NS - sent_ns,
+            budget_ns=due_ns - GUARD_NS - self._way.least_ns(0) - sent_ns,
             sent_ns=sent_ns,
             tensors=self._tensors,
         )
@@ -150,10 +153,11 @@ class NodeTarget:
                 if place is not None:
                     word = AT_LAUNCH if detail.endswith(TOO_LATE) else reason
                     self._refuse(place, REJECTED, word, time.monotonic_ns())
-            case ProbeReply(sent_ns=sent_ns, load=load):
+            case ProbeReply(sent_ns=sent_ns, load=load) as answered:
                 self._credits = load.credits
-                heard = {"last_sent_ns": sent_ns, "last_received_ns": time.monotonic_ns()}
-                self._probe = msgspec.structs.replace(self._probe, **heard)
+                now, asked_ns = time.monotonic_ns(), answered.probe_sent_ns
+                self._way.probed(now - asked_ns - (sent_ns - answered.received_ns), asked_ns, now)
+                self._probe = msgspec.structs.replace(self._probe, last_sent_ns=sent_ns, last_received_ns=now)
             case Welcome(credits=credits_):
                 self._credits = credits_
             case Bye(reason="hello"):
