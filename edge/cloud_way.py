@@ -187,6 +187,8 @@ class CloudWay:
         key = (open_.id, attempt.number)
         path.out[key] = sent
         path.node.out.setdefault(key, sent)
+        # Where nobody waits at the node it may as well try, should it be quicker than it usually is.
+        back_ns = path.estimate.least_ns(route.bytes_down * request.rows) if path.node.wait_ns else 0
         message = Infer(
             incarnation=self._incarnation,
             sequence=open_.id,
@@ -196,7 +198,7 @@ class CloudWay:
             coding=route.coding,
             rows=request.rows,
             priority=request.priority,
-            budget_ns=open_.resolve_by - now - path.estimate.least_ns(route.bytes_down * request.rows),
+            budget_ns=open_.resolve_by - now - back_ns,
             sent_ns=now,
             tensors=self._facts[request.plan][attempt.route_index].sent[request.rows],
         )

@@ -69,9 +69,26 @@ def test_class_and_deadline_go_from_the_agent_to_the_node(monkeypatch: pytest.Mo
         pair.run(100)
         job = jobs.pop()
         assert job.priority == priority
-        # What leaves the node by then is back when the agent decides: the way back takes a millisecond here.
+        # The node reads the clocks in the request's favour, here by the millisecond of the way there.
         ahead_ns = job.deadline_ns - pair.nodes["a"].skew_ns - asked
-        assert ahead_ns == pytest.approx((deadline_ms - 0.5 - 1.0) * MS, abs=0.1 * MS)
+        assert ahead_ns == pytest.approx((deadline_ms - 0.5 + 1.0) * MS, abs=0.1 * MS)
+
+
+def test_a_node_at_which_others_wait_is_told_when_an_answer_has_to_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    contract, plan = make_plan()
+    pair = Pair({contract: plan}, EdgeSettings(nodes=(NodeAddress(name="a", endpoint="tcp://127.0.0.1:1"),)))
+    pair.run(50)
+    scheduler = pair.nodes["a"].machine.scheduler
+    jobs = []
+    right = scheduler.submit
+    monkeypatch.setattr(scheduler, "submit", lambda job, now: (jobs.append(job), right(job, now))[1])
+    pair.edge.machine.nodes.by_name["a"].wait_ns = 1
+    asked = pair.now
+    pair.ask(make_input(), 20.0)
+    pair.run(100)
+    # What leaves the node by then is back when the agent decides: the way back takes a millisecond here.
+    ahead_ns = jobs.pop().deadline_ns - pair.nodes["a"].skew_ns - asked
+    assert ahead_ns == pytest.approx((20.0 - 0.5 - 1.0) * MS, abs=0.1 * MS)
 
 
 def gaps(kind: str, count: int, mean_ms: float) -> list[float]:

@@ -71,6 +71,7 @@ class NodeTarget:
         self._credits = welcome.credits
         self._probe = Probe(0, 0, 0, 0)
         self._way = LinkEstimate(Link())
+        self._waits = False
         self._link = self._asker.dealers
 
     def fileno(self) -> int:
@@ -86,7 +87,8 @@ class NodeTarget:
         return self._credits - len(self._places)
 
     def send(self, place: int, scheduled_ns: int, due_ns: int, now: int) -> None:
-        """Send it with what is left of its deadline, less the guard and the shortest way there and back, as an edge does."""
+        """Send it with what is left of its deadline, less the guard and, where others wait, the shortest way there and
+        back, as an edge does."""
         if self.room() <= 0:
             self._refuse(place, REJECTED, "no-credit", now)
             return
@@ -101,7 +103,7 @@ class NodeTarget:
             coding=self._coding,
             rows=1,
             priority=self._priority,
-            budget_ns=due_ns - GUARD_NS - self._way.least_ns(0) - sent_ns,
+            budget_ns=due_ns - GUARD_NS - (self._way.least_ns(0) if self._waits else 0) - sent_ns,
             sent_ns=sent_ns,
             tensors=self._tensors,
         )
@@ -140,7 +142,7 @@ class NodeTarget:
             return
         match event.message:
             case Reply(sequence=sequence, stages=stages, load=load):
-                self._credits = load.credits
+                self._credits, self._waits = load.credits, load.wait_ns > 0
                 place = self._places.pop(sequence, None)
                 if place is not None:
                     self._recorder.answered(place, dict[str, int](stages.items()), time.monotonic_ns())
@@ -148,13 +150,13 @@ class NodeTarget:
             case Refusal(reason="input", detail=detail):
                 raise UserError(f"the node takes none of these requests: {detail}")
             case Refusal(sequence=sequence, reason=reason, detail=detail, load=load):
-                self._credits = load.credits
+                self._credits, self._waits = load.credits, load.wait_ns > 0
                 place = self._places.pop(sequence, None)
                 if place is not None:
                     word = AT_LAUNCH if detail.endswith(TOO_LATE) else reason
                     self._refuse(place, REJECTED, word, time.monotonic_ns())
             case ProbeReply(sent_ns=sent_ns, load=load) as answered:
-                self._credits = load.credits
+                self._credits, self._waits = load.credits, load.wait_ns > 0
                 now, asked_ns = time.monotonic_ns(), answered.probe_sent_ns
                 self._way.probed(now - asked_ns - (sent_ns - answered.received_ns), asked_ns, now)
                 self._probe = msgspec.structs.replace(self._probe, last_sent_ns=sent_ns, last_received_ns=now)
