@@ -187,8 +187,10 @@ class CloudWay:
         key = (open_.id, attempt.number)
         path.out[key] = sent
         path.node.out.setdefault(key, sent)
-        # Where nobody waits at the node it may as well try, should it be quicker than it usually is.
-        back_ns = path.estimate.least_ns(route.bytes_down * request.rows) if path.node.wait_ns else 0
+        # Where nobody waits at the node it may as well try, should it be quicker than it usually is. Of copies the first
+        # decides, and the answer goes out on every path.
+        back = route.bytes_down * request.rows
+        back_ns = min(each.estimate.least_ns(back) for each in path.node.paths) if path.node.wait_ns else 0
         message = Infer(
             incarnation=self._incarnation,
             sequence=open_.id,
