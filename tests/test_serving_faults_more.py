@@ -24,6 +24,7 @@ from shared.bundle import Bundle, load_bundle
 from shared.events import Arrived, Row
 from shared.executors import ort
 from shared.plan import RAW, SegmentRange
+from shared.queue import Job
 from shared.request import Answer, Array, Rejected
 from shared.settings import AgentGroup, CloudSettings, EdgeSettings, Insurance, NodeAddress, NodeGroup
 
@@ -55,14 +56,20 @@ def test_class_and_deadline_go_from_the_client_to_the_agent() -> None:
     assert (event.request.priority, event.request.deadline_ns) == (2, joined.now + 70 * MS)
 
 
-def test_class_and_deadline_go_from_the_agent_to_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+def watched(monkeypatch: pytest.MonkeyPatch) -> tuple[Pair, list[Job]]:
+    """An edge and a node, and the jobs that are handed to the node's scheduler."""
     contract, plan = make_plan()
     pair = Pair({contract: plan}, EdgeSettings(nodes=(NodeAddress(name="a", endpoint="tcp://127.0.0.1:1"),)))
     pair.run(50)
     scheduler = pair.nodes["a"].machine.scheduler
-    jobs = []
+    jobs: list[Job] = []
     right = scheduler.submit
     monkeypatch.setattr(scheduler, "submit", lambda job, now: (jobs.append(job), right(job, now))[1])
+    return pair, jobs
+
+
+def test_class_and_deadline_go_from_the_agent_to_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair, jobs = watched(monkeypatch)
     for priority, deadline_ms in ((0, 20.0), (2, 90.0)):
         asked = pair.now
         pair.ask(make_input(), deadline_ms, priority=priority)
@@ -75,13 +82,7 @@ def test_class_and_deadline_go_from_the_agent_to_the_node(monkeypatch: pytest.Mo
 
 
 def test_a_node_at_which_others_wait_is_told_when_an_answer_has_to_leave(monkeypatch: pytest.MonkeyPatch) -> None:
-    contract, plan = make_plan()
-    pair = Pair({contract: plan}, EdgeSettings(nodes=(NodeAddress(name="a", endpoint="tcp://127.0.0.1:1"),)))
-    pair.run(50)
-    scheduler = pair.nodes["a"].machine.scheduler
-    jobs = []
-    right = scheduler.submit
-    monkeypatch.setattr(scheduler, "submit", lambda job, now: (jobs.append(job), right(job, now))[1])
+    pair, jobs = watched(monkeypatch)
     pair.edge.machine.nodes.by_name["a"].wait_ns = 1
     asked = pair.now
     pair.ask(make_input(), 20.0)
