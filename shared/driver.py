@@ -275,7 +275,7 @@ class Driver:
         self._epoll.close()
         self._timer.close()
         self._stop_file.close()
-        del self._machine, self._perform, self._idle, self._sources
+        del self._machine, self._perform, self._idle, self._expects, self._sources
 
     def _loop(self) -> None:
         self._looked_ns = self._now()

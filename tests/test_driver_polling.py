@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Callable
 from queue import SimpleQueue
 
@@ -85,6 +86,20 @@ def test_a_loop_does_not_look_where_there_is_no_use_in_it() -> None:
     assert polling.polled_ns == 0
     driver.close()
     box.close()
+
+
+def test_a_closed_loop_holds_nobody_who_tells_it_what_is_waited_for() -> None:
+    class Owner:
+        def expects(self) -> str | None:
+            return "work"
+
+    owner = Owner()
+    gone = weakref.ref(owner)
+    driver = Driver(FakeMachine(), nothing, polling=usually_soon(), expects=owner.expects)
+    del owner
+    assert gone() is not None
+    driver.close()
+    assert gone() is None
 
 
 @pytest.mark.parametrize(("poll_us", "realtime"), [(0.0, False), (1000.0, True)])
