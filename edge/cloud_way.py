@@ -13,7 +13,7 @@ from edge.balance import NOT_INSURED, Candidate, Considered, Insured, Usual, cho
 from edge.link_budget import Budget
 from edge.nodes import MS
 from edge.open_request import Attempt, Open
-from edge.paths import Path, Sent
+from edge.paths import UP, Path, Sent
 from edge.yielding import may_yield, yields
 from shared.errors import InvariantBroken, SettingsError
 from shared.events import Send
@@ -188,9 +188,10 @@ class CloudWay:
         path.out[key] = sent
         path.node.out.setdefault(key, sent)
         # Where nobody waits at the node it may as well try, should it be quicker than it usually is. Of copies the first
-        # decides, and the answer goes out on every path.
-        back = route.bytes_down * request.rows
-        back_ns = min(each.estimate.least_ns(back) for each in path.node.paths) if path.node.wait_ns else 0
+        # decides, and the answer goes out on every path that is up; of one that never was nothing is known.
+        back_ns, back = 0, route.bytes_down * request.rows
+        if path.node.wait_ns:
+            back_ns = min(each.estimate.least_ns(back) for each in path.node.paths if each is path or each.state is UP)
         message = Infer(
             incarnation=self._incarnation,
             sequence=open_.id,
