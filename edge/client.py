@@ -133,12 +133,11 @@ class Client:
         callback, which may `submit`.
         """
         self._loop.check_may_wait("infer()")
-        ticket = WaitTicket()
-        sequence = self.start(ticket, inputs, deadline_ms, deadline_ns=deadline_ns, model=model, priority=priority)
+        request = self._request(inputs, deadline_ms, deadline_ns=deadline_ns, model=model, priority=priority)
         try:
-            return ticket.wait()
+            return self._loop.ask(request, WaitTicket())
         except BaseException:
-            self._loop.withdraw(sequence)
+            self._loop.withdraw(request.sequence)
             raise
 
     def submit(
@@ -239,6 +238,32 @@ class Client:
         What all the other ways of asking are made of. `scheduled_ns` is when it was due (now, where None). Raises
         `InputError`.
         """
+        request = self._request(
+            inputs,
+            deadline_ms,
+            deadline_ns=deadline_ns,
+            scheduled_ns=scheduled_ns,
+            model=model,
+            priority=priority,
+            stream=stream,
+            latest_wins=latest_wins,
+        )
+        self._loop.post(request, ticket)
+        return request.sequence
+
+    def _request(
+        self,
+        inputs: Inputs,
+        deadline_ms: float,
+        *,
+        deadline_ns: int | None = None,
+        scheduled_ns: int | None = None,
+        model: str | None = None,
+        priority: int = 1,
+        stream: int = 0,
+        latest_wins: bool = False,
+    ) -> Request:
+        """A request that has been checked, with its inputs copied. Raises `InputError`."""
         self._loop.check_process()
         now = time.monotonic_ns()
         due_from = now if scheduled_ns is None else whole("scheduled_ns", scheduled_ns, 0, LATEST_NS, WHEN)
@@ -268,8 +293,7 @@ class Client:
             given = own(inputs)
             request = Request(self._name, sequence, "", (), 1, due_from, due_ns, priority, stream, latest_wins)
             machine.defer(sequence, model, given)
-        self._loop.post(request, ticket)
-        return sequence
+        return request
 
     def withdraw(self, sequence: int) -> None:
         """Forget the request with this sequence: it will have no outcome, and the agent stops working on it."""

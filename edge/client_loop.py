@@ -1,18 +1,24 @@
-"""The client's background thread: one driver, one machine, and the tickets of those who wait.
+"""The client's loop: one driver, one machine, and the tickets of those who wait.
 
-The application's process is not ours: nothing here touches the thread switch interval, the collector or signals, and the
-thread is a daemon, so that it never keeps an interpreter alive. Every ticket ends, whatever happens to the loop: whoever
-puts a ticket in looks afterwards whether the loop has ended, and the loop, when it ends, says so before it ends the tickets
-that are left. One of the two always sees the other, and a ticket belongs to whoever takes it out of the table. What the
-application's own code raises here, in the callback of a future, is logged: it would end the requests of all other callers.
+It has a thread of its own. A caller that is to wait for an outcome leads the loop meanwhile (`shared.leadership`), where
+nobody else waits for one: tickets of others, which may call what the application likes, are ended on the loop's own thread.
+
+The application's process is not ours: nothing here touches the thread switch interval or the collector, signals are but
+put off for the moment of a turn (`edge.shield`), and the thread is a daemon, so that it never keeps an interpreter alive.
+Every ticket ends, whatever happens to the loop: whoever puts a ticket in looks afterwards whether the loop has ended, and the
+loop, when it ends, says so before it ends the tickets that are left. One of the two always sees the other, and a ticket
+belongs to whoever takes it out of the table. What the application's own code raises here, in the callback of a future, is
+logged: it would end the requests of all other callers.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,8 +30,9 @@ from edge.door import seconds
 from edge.open_streams import OpenStreams
 from edge.outcomes import Counts
 from edge.put_off import PutOff
+from edge.shield import Shield
 from edge.stub import Given
-from edge.tickets import Ticket, report
+from edge.tickets import Ticket, WaitTicket, report
 from shared.driver import Driver, JumpWatch, Mailbox
 from shared.errors import HeadtailError, JournalError
 from shared.events import Action, Arrived, Event, Resolve, StreamClosed, StreamOpened, Withdrawn
@@ -40,6 +47,12 @@ CLOSED = StreamPromise(None, "closed")
 
 JOIN_S = 5.0
 """How long closing waits for the loop's thread."""
+
+CALLS_DEEP = 200
+"""So many more calls, one in another, a thread must be allowed to make to lead the loop."""
+
+STACK_BYTES = 1 << 20
+"""Threads with smaller stacks do not lead: a model may run on them."""
 
 
 class ClientMachine(Machine, Protocol):
@@ -152,8 +165,12 @@ class ClientLoop:
             jumps=parts.jumps,
             polling=parts.polling,
             expects=parts.expects,
-            idle=None if parts.idle is None else partial(self._idle, parts.idle),
+            idle=self._idle,
+            lent=True,
         )
+        self._shield = Shield(self._driver.call)
+        self._led: Ticket | None = None
+        self._owed: deque[tuple[Ticket, Outcome]] = deque()
         self._put_off = PutOff()
         self._pid = os.getpid()
         self._changed = threading.Condition()
@@ -214,6 +231,28 @@ class ClientLoop:
                 self._end(request, Rejected("too-many-open", "the client's own queue is full"))
         if state.ended:
             self._end(request, Rejected("closed", state.why))
+
+    def ask(self, request: Request, ticket: WaitTicket) -> Outcome:
+        """Hand a request to the machine and wait for its outcome. What a signal's handler raises comes through."""
+        if not self._state.tickets and _has_stack():
+            with self._shield:
+                led = self._driver.take()
+                if led:
+                    self._led = ticket
+                    self._mailbox.watch()
+                    self.post(request, ticket)
+                    self._driver.lead(partial(self._over, request.sequence))
+        else:
+            led = False
+        if not led:
+            self.post(request, ticket)
+        return ticket.wait()
+
+    def _over(self, sequence: int) -> bool:
+        """Whether the caller that leads the loop for a request is to leave it: it has its outcome, others wait for theirs, or
+        a signal has come."""
+        tickets = self._state.tickets
+        return sequence not in tickets or len(tickets) > 1 or self._shield.held
 
     def withdraw(self, sequence: int) -> None:
         """Forget a request: its ticket is dropped and the agent told. Does nothing where it is over. Raises `HeadtailError`
@@ -285,8 +324,8 @@ class ClientLoop:
         return self._parts.save_journal(path)
 
     def on_loop(self) -> bool:
-        """Whether the calling thread is the loop's own."""
-        return threading.current_thread() is self._thread
+        """Whether the calling thread is the loop's own, or turns the loop in its place."""
+        return threading.current_thread() is self._thread or self._driver.leader == threading.get_ident()
 
     def check_may_wait(self, what: str) -> None:
         """Raise `HeadtailError` on the loop's own thread; `what` is the call that would wait."""
@@ -338,6 +377,7 @@ class ClientLoop:
             self._perform(action)
 
     def _finish(self) -> None:
+        self._pay()
         tickets = self._state.tickets
         outcome = Rejected("closed", self._state.why)
         while tickets:
@@ -364,14 +404,29 @@ class ClientLoop:
             ticket = self._state.tickets.pop(action.sequence, None)
             if ticket is not None:
                 self._put_off.gave()
-                _resolve(ticket, action.outcome)
+                self._give(ticket, action.outcome)
             return None
         return self._parts.perform(action)
 
-    def _idle(self, idle: Callable[[int], None], slack_ns: int) -> None:
+    def _give(self, ticket: Ticket, outcome: Outcome) -> None:
+        """End a ticket: on the loop's own thread, unless it is that of the caller who leads the loop."""
+        if self._driver.leader is None or ticket is self._led:
+            _resolve(ticket, outcome)
+        else:
+            self._owed.append((ticket, outcome))
+            self._driver.call()
+
+    def _idle(self, slack_ns: int) -> None:
         """The loop is about to sleep, for up to `slack_ns`."""
-        if self._put_off.due():
-            idle(slack_ns)
+        if self._owed and self._driver.leader is None:
+            self._pay()
+        if self._parts.idle is not None and self._put_off.due():
+            self._parts.idle(slack_ns)
+
+    def _pay(self) -> None:
+        """End the tickets whose outcomes came while a caller led the loop. On the loop's own thread."""
+        while self._owed:
+            _resolve(*self._owed.popleft())
 
 
 def _let_go(mailbox: Mailbox, pid: int) -> None:
@@ -381,6 +436,18 @@ def _let_go(mailbox: Mailbox, pid: int) -> None:
         mailbox.close()
     else:
         os.close(mailbox.fileno())
+
+
+def _has_stack() -> bool:
+    """Whether the calling thread has the room that leading a loop takes: a `RecursionError` in the middle would break it."""
+    small = threading.stack_size()
+    if 0 < small < STACK_BYTES:
+        return False
+    try:
+        sys._getframe(sys.getrecursionlimit() - CALLS_DEEP)  # pyright: ignore[reportPrivateUsage]
+    except ValueError:
+        return True
+    return False
 
 
 def _resolve(ticket: Ticket, outcome: Outcome) -> None:

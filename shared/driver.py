@@ -30,6 +30,7 @@ from functools import partial
 from shared.errors import InvariantBroken
 from shared.events import Action, ClockJumped, Event, Tick, WakeAt
 from shared.lateness import Lateness
+from shared.leadership import Leadership
 from shared.polling import CROWDED_NS, Polling
 from shared.ports import Clock, Machine, Source
 from shared.process import OwnProcess
@@ -153,6 +154,10 @@ class Mailbox:
         events = self._events
         return [events.popleft() for _ in range(len(events))]
 
+    def watch(self) -> None:
+        """Whoever calls this will drain soon: until then a put needs not wake the loop. For the thread that leads it."""
+        self._asleep = False
+
     def pending(self) -> bool:
         """Whether something waits. Where nothing does, the next put wakes the loop."""
         self._asleep = True
@@ -193,7 +198,8 @@ class Driver:
     that can wait. `lateness` counts how late each wake-up was handled, from when it was due or, for one that was due before
     it was asked for, from the asking: that is what a `Tick` tells as well. `stalls` counts for how long the loop did not look
     at its sources: each turn, with what was done before it slept. `polling` has it look for what comes before it sleeps:
-    `expects` names the kind of thing that is waited for, None where there is no use in looking.
+    `expects` names the kind of thing that is waited for, None where there is no use in looking. With `lent` other threads may
+    lead the loop while its own sleeps (`take`, then `lead`).
     """
 
     def __init__(
@@ -210,6 +216,7 @@ class Driver:
         idle: Callable[[int], None] | None = None,
         polling: Polling | None = None,
         expects: Callable[[], str | None] | None = None,
+        lent: bool = False,
     ) -> None:
         self._machine = machine.handle
         self._perform = perform
@@ -238,6 +245,10 @@ class Driver:
         self._epoll.register(self._timer.fileno(), select.EPOLLIN | select.EPOLLET)
         for source in self._sources:
             self._epoll.register(source.fileno(), select.EPOLLIN)
+        self._leadership = Leadership(self._epoll) if lent else None
+        self.leader: int | None = None
+        """The thread that leads in place of the loop's own."""
+        self._broke: BaseException | None = None
 
     @property
     def polled_s(self) -> float:
@@ -269,9 +280,45 @@ class Driver:
             self._fire()
         return self._handled - before
 
+    def take(self) -> bool:
+        """Have the calling thread lead the loop in place of its own, which sleeps: it must `lead` next. False where that one
+        does not sleep, another thread leads, or the loop is not lent."""
+        if self._leadership is None or not self._leadership.take():
+            return False
+        self.leader = threading.get_ident()
+        self._looked_ns = now = self._now()
+        if now >= self._armed_ns:
+            self._armed_ns = NEVER_NS
+        return True
+
+    def lead(self, done: Callable[[], bool]) -> None:
+        """Turn until `done()` or `stop()`, at least once, and give the loop back to its own thread. What the machine, an
+        action or a source raises is raised by `run()`."""
+        assert self._leadership is not None  # noqa: S101
+        try:
+            self._look_for_jump()
+            while not self._stopped:
+                self.step()
+                if done():
+                    self._leave(self._leadership)
+                    break
+                self._wait()
+        except BaseException as error:
+            self._broke = error
+            self.stop()
+        self.leader = None
+        self._leadership.give_back()
+
+    def call(self) -> None:
+        """Where the calling thread leads the loop, have it look at `done()` before it sleeps. For signal handlers."""
+        if self._leadership is not None and self.leader == threading.get_ident():
+            self._leadership.call()
+
     def close(self) -> None:
         """Release the driver's own descriptors and what it drove, after `run()` has returned. The machine's owner holds the
         driver: kept, each would keep the other until the collector comes."""
+        if self._leadership is not None:
+            self._leadership.close()
         self._epoll.close()
         self._timer.close()
         self._stop_file.close()
@@ -282,6 +329,8 @@ class Driver:
         while not self._stopped:
             self.step()
             self._wait()
+        if self._broke is not None:
+            raise self._broke
 
     def _drain(self) -> None:
         for source in self._sources:
@@ -302,17 +351,33 @@ class Driver:
             self._follow()
 
     def _wait(self) -> None:
-        for source in self._sources:
-            if source.pending():
-                self._looked_ns = self._turned()
-                break
+        if self._pending():
+            self._looked_ns = self._turned()
         else:
             self._sleep()
+        self._look_for_jump()
+
+    def _leave(self, leadership: Leadership) -> None:
+        """Leave the loop, after a turn, to its own thread, which sleeps."""
+        if self._pending():
+            self._turned()
+            leadership.call()
+        else:
+            self._settle()
+
+    def _pending(self) -> bool:
+        for source in self._sources:  # noqa: SIM110 -- a generator would be made at every turn
+            if source.pending():
+                return True
+        return False
+
+    def _look_for_jump(self) -> None:
         jump_ns = self._jumps.jumped()
         if jump_ns:
             self._handle(ClockJumped(jump_ns))
 
-    def _sleep(self) -> None:
+    def _settle(self) -> None:
+        """Do what is to be done before the loop sleeps."""
         wake_ns = self._wake_ns
         if wake_ns is not None and wake_ns < self._armed_ns:
             self._timer.set(wake_ns)
@@ -322,15 +387,30 @@ class Driver:
         if self._own_process is not None:
             self._own_process.idle(NEVER_NS if wake_ns is None else wake_ns - self._now())
         self._turned()
+
+    def _sleep(self) -> None:
+        self._settle()
         polling = self._polling
         kind = None if self._expects is None else self._expects()
         if polling is None or kind is None:
-            self._epoll.poll(-1, MAX_READY)
+            self._block()
         else:
-            self._await(polling, kind, wake_ns)
+            self._await(polling, kind, self._wake_ns)
+        if self._leadership is not None:
+            self._leadership.heard()
         self._looked_ns = woke = self._now()
         if woke >= self._armed_ns:
             self._armed_ns = NEVER_NS
+
+    def _block(self) -> list[tuple[int, int]]:
+        """Sleep until something has come; the descriptors that show it."""
+        leadership = self._leadership
+        if leadership is None:
+            return self._epoll.poll(-1, MAX_READY)
+        if self.leader is not None:
+            return self._epoll.poll(-1, MAX_READY)
+        leadership.follow()
+        return self._epoll.poll(0, MAX_READY)
 
     def _await(self, polling: Polling, kind: str, wake_ns: int | None) -> None:
         """Wait until something has come or the timer is due: look for it first, as long as that is worth it."""
@@ -349,7 +429,7 @@ class Driver:
         if now > began:
             polling.polled(now - began, now, crowded=crowded)
         if not came and (wake_ns is None or now < wake_ns):
-            came = self._epoll.poll(-1, MAX_READY)
+            came = self._block()
             now = self._now()
         timer = self._timer.fileno()
         polling.waited(kind, now - began, came=any(fd != timer for fd, _ in came))
