@@ -44,9 +44,7 @@ class Peer:
     def deadline(self, message: Infer, now: int) -> int:
         """The deadline of a request that came now, on this node's clock, read optimistically: no true deadline is later."""
         sent = message.sent_ns
-        self.offset.peer_sent(sent, now)
-        low, _ = self.offset.bounds(now)
-        return sent + message.budget_ns - (sent - now if low is None else low)
+        return sent + message.budget_ns - self.offset.peer_sent(sent, now)
 
     def sort_links(self) -> None:
         """The connections have changed."""

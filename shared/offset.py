@@ -41,15 +41,17 @@ class OffsetInterval:
         if self._high is not None:
             self._high += widening
 
-    def peer_sent(self, sent_ns: int, received_ns: int) -> None:
+    def peer_sent(self, sent_ns: int, received_ns: int) -> int:
         """A message left the peer at `sent_ns` (its clock) and came in at `received_ns` (ours): the peer's clock reads
-        at least `sent_ns` by then, so the offset is at least `sent_ns - received_ns`."""
+        at least `sent_ns` by then, so the offset is at least `sent_ns - received_ns`. Returns the lower bound by then."""
         self._age(received_ns)
-        bound = sent_ns - received_ns
-        if self._low is None or bound > self._low:
-            self._low = bound
-        if self._high is not None and self._high < self._low:
-            self._high = None
+        low, bound = self._low, sent_ns - received_ns
+        if low is None or bound > low:
+            low = self._low = bound
+            high = self._high
+            if high is not None and high < low:
+                self._high = None
+        return low
 
     def peer_received(self, sent_ns: int, received_ns: int, now: int) -> None:
         """Our message left at `sent_ns` (ours) and came in at the peer at `received_ns` (its clock): the offset was at most

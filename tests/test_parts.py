@@ -196,7 +196,8 @@ def test_the_interval_always_holds_the_true_offset(offset: int, flights: list[tu
     for there, back in flights:
         received = now + there
         interval.peer_received(now, received + offset, received + back)
-        interval.peer_sent(received + offset, received + back)
+        least = interval.peer_sent(received + offset, received + back)
+        assert least == interval.bounds(received + back)[0]
         now = received + back + 10**7
         low, high = interval.bounds(now)
         assert low is not None
