@@ -32,7 +32,7 @@ from edge.buckets import bind_to_bucket
 from edge.client_loop import ClientLoop, Parts
 from edge.client_stream import Stream
 from edge.door import CLASSES, HIGHEST_CLASS, LATEST_NS, WHEN, Inputs, deadline, flag, own, whole
-from edge.outcomes import Counts
+from edge.owed import Counts
 from edge.tickets import AsyncTicket, FutureTicket, OutcomeFuture, Ticket, WaitTicket
 from shared.errors import HeadtailError, InputError, shown
 from shared.lateness import LatenessFigures

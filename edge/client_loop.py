@@ -28,7 +28,7 @@ from typing import Protocol
 from edge.announced import NOTHING_YET, StreamPromise
 from edge.door import seconds
 from edge.open_streams import OpenStreams
-from edge.outcomes import Counts
+from edge.owed import Counts
 from edge.put_off import PutOff
 from edge.shield import Shield
 from edge.stub import Given

@@ -1,21 +1,25 @@
 """The client and its agent's broker in one loop, joined directly: the machine of the embedded form.
 
-It is the same `Outcomes` and the same broker as of two processes; what would be a message is a call. Neither is told apart
-from the other by a flag: what the broker resolves is an event of the client's machine, which has the last word and its own
-timer here as well, so that a fault in the broker cannot hang a caller.
+The same broker as of two processes; what would be a message is a call. There is one agent, which is there as long as the
+client is, so that of a client whose agents may die (`edge.outcomes`) only what is owed to the callers is left (`edge.owed`).
+
+The broker owns each request's timer: it gives one outcome a guard before the deadline, and wakes the loop for it. The books
+here have the last word all the same, with a timer at the deadline itself. It costs a place in a heap, and is enough: a
+broker that breaks ends the loop, and with it every ticket; one that forgets a request, or never answers it, hangs no caller;
+and what it says of a request that is over is not heard. An answer that it holds is kept here as well, and given where it
+fails to give it itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from edge.agents import PRIMARY
 from edge.announced import MAX_STREAMS, NOTHING_YET, StreamPromise, check_announcement
-from edge.client_events import AgentAttached, Ask, Asked, ClientEvent, Closed, Connected, Drop
 from edge.door import choose_model
-from edge.outcomes import Counts, Outcomes
+from edge.owed import Counts, Entry, Owed
 from edge.stub import Given, announcement_of
 from shared.errors import InputError, InvariantBroken
 from shared.events import (
@@ -43,20 +47,20 @@ from shared.wire.messages import ModelInfo
 
 
 class Direct:
-    """The machine of an application that carries its agent. `client` is its name to the broker, `levels` how many
-    priorities there are, `max_streams` how many streams may be open."""
+    """The machine of an application that carries its agent. `client` is its name to the broker, `max_open` bounds its open
+    requests, `levels` is how many priorities there are, `max_streams` how many streams may be open."""
 
     def __init__(
         self,
         client: str,
-        outcomes: Outcomes,
+        max_open: int,
         broker: Machine,
         models: Mapping[str, ModelInfo],
         levels: int,
         max_streams: int = MAX_STREAMS,
     ) -> None:
         self._client = client
-        self._outcomes = outcomes
+        self.owed: Owed[Entry] = Owed(client, max_open)
         self._broker = broker
         self._levels = levels
         self._max_streams = max_streams
@@ -64,22 +68,13 @@ class Direct:
         self.promises: Mapping[int, StreamPromise] = {}
         self._announced: set[int] = set()
         self.faults: dict[str, int] = {}
-        self._requests: dict[int, Request] = {}
-        self._client_wake_ns: int | None = None
+        self._padded: dict[int, Request] = {}
+        """Open requests whose outcomes are cut to what was asked."""
         self._broker_wake_ns: int | None = None
         self._wake_ns: int | None = None
-        self._outcomes.handle(Connected(), 0)
-        self._outcomes.handle(AgentAttached(1), 0)
-
-    @property
-    def counts(self) -> Counts:
-        """What came of the requests so far."""
-        return self._outcomes.counts
-
-    @property
-    def lateness(self) -> Lateness:
-        """How long after its deadline each outcome was decided."""
-        return self._outcomes.lateness
+        self.counts: Counts = self.owed.counts
+        self.lateness: Lateness = self.owed.lateness
+        self.counts.attaches = 1
 
     @property
     def attached(self) -> bool:
@@ -107,12 +102,11 @@ class Direct:
             case Received() | Finished():
                 self._tell(event, now, actions)
             case Arrived():
-                request = event.request
-                self._requests[request.sequence] = request
-                self._feed(Asked(request.sequence, request.scheduled_ns, request.deadline_ns), now, actions)
+                self._arrived(event, now, actions)
             case Withdrawn():
-                self._requests.pop(event.sequence, None)
-                self._feed(event, now, actions)
+                if self.owed.withdraw(event.sequence) is not None:
+                    self._padded.pop(event.sequence, None)
+                    self._tell(Withdrawn(self._client, event.sequence), now, actions)
             case StreamOpened():
                 self._open(event, now, actions)
             case StreamClosed():
@@ -121,7 +115,7 @@ class Direct:
                 self._wake_ns = None
                 self._tick(event, now, actions)
             case ClockJumped():
-                self._feed(event, now, actions)
+                self._end(self.owed.jumped(event.jump_ns, now), actions)
                 self._tell(event, now, actions)
             case _:
                 self._tell(event, now, actions)
@@ -131,7 +125,7 @@ class Direct:
     def close(self, now: int) -> list[Action]:
         """End every open request."""
         actions: list[Action] = []
-        self._feed(Closed(), now, actions)
+        self._end(self.owed.close(now), actions)
         self._tell(ClientGone(self._client), now, actions)
         return actions
 
@@ -171,53 +165,59 @@ class Direct:
         if self._broker_wake_ns is not None and self._broker_wake_ns <= now:
             self._broker_wake_ns = None
             self._tell(event, now, actions)
-        if self._client_wake_ns is not None and self._client_wake_ns <= now:
-            self._client_wake_ns = None
-            self._feed(event, now, actions)
+        soonest = self.owed.due.soonest()
+        if soonest is not None and soonest <= now:
+            self.owed.margin.woke(event.late_ns)
+            self._end(self.owed.overdue(now, "the agent did not answer"), actions)
 
-    def _feed(self, event: ClientEvent, now: int, actions: list[Action]) -> None:
-        for action in self._outcomes.handle(event, now):
-            match action:
-                case Resolve():
-                    actions.append(self._as_asked(action, self._requests.pop(action.sequence, None)))
-                case WakeAt():
-                    self._client_wake_ns = action.at_ns
-                case Ask():
-                    self._ask(self._requests[action.sequence], now, actions)
-                case Drop():
-                    self._tell(Withdrawn(self._client, action.sequence), now, actions)
-                case _:
-                    pass
-
-    def _as_asked(self, resolve: Resolve, request: Request | None) -> Resolve:
-        """An outcome without what belongs to the padding of its request."""
-        if request is None or not request.length:
-            return resolve
-        self.counts.padded += 1
-        padding = next((info.padding for info in self.models.values() if info.contract == request.plan), None)
-        return msgspec.structs.replace(resolve, outcome=as_asked(resolve.outcome, padding, request.length))
-
-    def _ask(self, request: Request, now: int, actions: list[Action]) -> None:
-        if request.priority < self._levels:
-            self._tell(Arrived(request), now, actions)
+    def _arrived(self, event: Arrived, now: int, actions: list[Action]) -> None:
+        request = event.request
+        sequence, scheduled = request.sequence, request.scheduled_ns
+        entry = Entry(scheduled if scheduled < now else now, request.deadline_ns)
+        if request.length:
+            self._padded[sequence] = request
+        refusal = self.owed.take(sequence, scheduled, entry, now)
+        if refusal is not None:
+            self._end((refusal,), actions)
             return
-        refusal = Rejected("input", f"priority: expected 0 to {self._levels - 1}, got {request.priority}")
-        self._feed(Resolve(self._client, request.sequence, refusal), now, actions)
+        if request.priority < self._levels:
+            self._tell(event, now, actions)
+            return
+        why = f"priority: expected 0 to {self._levels - 1}, got {request.priority}"
+        self._end((self.owed.settle(Resolve(self._client, sequence, Rejected("input", why)), entry, now),), actions)
 
     def _tell(self, event: Event, now: int, actions: list[Action]) -> None:
         for action in self._broker.handle(event, now):
             match action:
+                case Resolve():
+                    entry = self.owed.open.get(action.sequence)
+                    if entry is None:
+                        self.counts.ignored += 1
+                    else:
+                        self._end((self.owed.settle(action, entry, now),), actions)
                 case WakeAt():
                     self._broker_wake_ns = action.at_ns
-                case Resolve() | Hold():
-                    self._feed(action, now, actions)
+                case Hold():
+                    self.owed.keep(action, now)
                 case Granted():
                     self._granted(action)
                 case _:
                     actions.append(action)
 
+    def _end(self, ended: Iterable[Resolve], actions: list[Action]) -> None:
+        """Requests are over: their outcomes, without what belongs to their padding."""
+        actions += map(self._as_asked, ended) if self._padded else ended
+
+    def _as_asked(self, resolve: Resolve) -> Resolve:
+        request = self._padded.pop(resolve.sequence, None)
+        if request is None:
+            return resolve
+        self.counts.padded += 1
+        padding = next((info.padding for info in self.models.values() if info.contract == request.plan), None)
+        return msgspec.structs.replace(resolve, outcome=as_asked(resolve.outcome, padding, request.length))
+
     def _wake(self, actions: list[Action]) -> None:
-        wake, other = self._client_wake_ns, self._broker_wake_ns
+        wake, other = self.owed.due.soonest(), self._broker_wake_ns
         if wake is None or (other is not None and other < wake):
             wake = other
         if wake is not None and wake != self._wake_ns:

@@ -12,7 +12,6 @@ import warnings
 from edge.client_loop import Parts, room_for
 from edge.direct import Direct
 from edge.host import Host
-from edge.outcomes import Outcomes
 from shared.driver import polling_of
 from shared.process_settings import check_untouched
 from shared.settings import EdgeSettings
@@ -39,9 +38,8 @@ def embedded_parts(settings: EdgeSettings, name: str) -> Parts:
 
 
 def _parts(settings: EdgeSettings, name: str, host: Host) -> Parts:
-    outcomes = Outcomes(name, settings.limits.max_open)
-    limits = settings.limits
-    machine = Direct(name, outcomes, host.machine, host.models, settings.scheduling.priority_levels, limits.max_streams)
+    limits, levels = settings.limits, settings.scheduling.priority_levels
+    machine = Direct(name, limits.max_open, host.machine, host.models, levels, limits.max_streams)
     return Parts(
         machine,
         host.perform,

@@ -1,9 +1,9 @@
-"""The client's machine: it owns every outcome and the timer behind it.
+"""The machine of a client whose agents may die: it owns every outcome and the timer behind it.
 
 The promise lives with the caller. Whatever happens to the agent, each request that this machine has taken ends in exactly
 one outcome, no later than its deadline: the agent's own outcome if it came, else the best provisional answer that the
-agent had pushed, else `Missed("agent")`. The machine never sees a tensor of a request: it knows a request by its
-sequence, its scheduled time and its deadline, and asks the shell to send what belongs to that sequence.
+agent had pushed, else `Missed("agent")`. The books of that are `edge.owed`; here is whom to ask. The machine asks the shell
+to send what belongs to a sequence.
 
 One rule covers start, restart, reconnection and the standby agent: *whenever the agent that is to be asked comes, comes back
 or changes, every open request that this incarnation of it has not been asked is asked of it, unless another agent that
@@ -12,15 +12,12 @@ its grave, or sits on without a word, are asked of the next one, if it comes in 
 side effect and since this machine lets one outcome through. Letting them run out instead would save a few lines and lose
 answers at long deadlines. The provisional answer of a dead agent stays valid: it was made from the right tensor. Whom to
 ask is decided by `edge.agents`.
-
-An answer that is kept for the deadline is delivered a margin before it, the measured p99.9 of a wake-up's lateness within
-bounds: a timer fires after its time, never before, so that one set to the deadline itself would make every such answer late.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import islice
-from typing import Literal
 
 import msgspec
 
@@ -40,17 +37,9 @@ from edge.client_events import (
     Heard,
     Unsent,
 )
-from edge.due import DueTimes
-from edge.hold import HoldMargin
+from edge.owed import NO_ANSWER, Counts, Entry, Owed
 from shared.events import ClockJumped, Hold, Resolve, Tick, WakeAt, Withdrawn
 from shared.lateness import Lateness
-from shared.request import Answer, Missed, Outcome, Rejected, Stages, Superseded
-
-SETTLE_NS = 700_000
-"""The least time before its deadline at which a request is answered with a kept answer."""
-
-SETTLE_MOST_NS = 1_500_000
-"""The most, on a machine that wakes its processes late."""
 
 RETRY_NS = 1_000_000
 """Pause before a request is handed over again that the transport had no room for."""
@@ -62,45 +51,12 @@ RESCUE_LEAST_NS = 1_000_000
 """A request that has less time left is not asked of the standby agent: no rung is so quick."""
 
 
-_NO_ANSWER = (Missed, Rejected)
-"""Outcomes that another agent may better."""
+class AskedOf(Entry, gc=False):
+    """An open request, and who works on it. `asked`: the incarnation of each agent that was asked last. `refused`: those that
+    will give no answer."""
 
-
-class Counts(msgspec.Struct):
-    """What came of the requests so far. `asked` is the sum of all outcomes, `withdrawn` and `open`.
-
-    `ignored`: messages for requests or streams that are unknown or over. `misaccounted`: answers whose stages exceeded the
-    elapsed time. `attaches`: how often an agent came or came back. `silences`: how often the primary agent was found silent,
-    `standby`: requests that the standby agent was asked. `padded`: requests that had an outcome and were padded to a bucket.
-    """
-
-    asked: int = 0
-    open: int = 0
-    on_time: int = 0
-    late: int = 0
-    missed: int = 0
-    rejected: int = 0
-    superseded: int = 0
-    withdrawn: int = 0
-    ignored: int = 0
-    misaccounted: int = 0
-    attaches: int = 0
-    silences: int = 0
-    standby: int = 0
-    padded: int = 0
-
-
-class _Open(msgspec.Struct, gc=False):
-    """`since_ns`: from when its time is counted: when it was due, or when it came where that was earlier, since an agent
-    begins with what it is asked ahead of time. `asked`: the incarnation of each agent that was asked last. `refused`: those
-    that will give no answer."""
-
-    since_ns: int
-    deadline_ns: int
-    asked: dict[int, int] = {}
+    asked: dict[int, int] = msgspec.field(default_factory=dict[int, int])
     refused: frozenset[int] = frozenset()
-    kept: Answer | None = None
-    kept_ns: int = 0
 
 
 class Outcomes:
@@ -111,18 +67,14 @@ class Outcomes:
     """
 
     def __init__(self, client: str, max_open: int, *, standby: bool = False) -> None:
-        self._client = client
-        self._max_open = max_open
-        self._margin = HoldMargin(SETTLE_NS, SETTLE_MOST_NS)
-        self._open: dict[int, _Open] = {}
-        self._due = DueTimes(self._open, max_open)
+        self.owed: Owed[AskedOf] = Owed(client, max_open)
+        self._open = self.owed.open
         self._unsent: dict[int, None] = {}
         self._agents = Agents(standby=standby)
         self._retry_ns: int | None = None
-        self._closed = False
         self._wake_ns: int | None = None
-        self.counts = Counts()
-        self.lateness = Lateness()
+        self.counts: Counts = self.owed.counts
+        self.lateness: Lateness = self.owed.lateness
 
     @property
     def attached(self) -> bool:
@@ -157,7 +109,7 @@ class Outcomes:
             case Heard():
                 self._on_heard(event.agent, event.word, now, actions)
             case Tick():
-                self._margin.woke(event.late_ns)
+                self.owed.margin.woke(event.late_ns)
                 self._on_tick(now, actions)
             case Withdrawn():
                 self._on_withdrawn(event.sequence, actions)
@@ -166,65 +118,43 @@ class Outcomes:
             case Declined():
                 self._on_declined(event)
             case Connected():
-                if not self._closed and self._agents.connected(event.agent, now):
+                if not self.owed.closed and self._agents.connected(event.agent, now):
                     actions.append(Greet(event.agent))
             case AgentAttached():
                 self._on_attached(event, now, actions)
             case AgentLost():
-                greet_ns = now + GREET_NS if event.again and not self._closed else None
+                greet_ns = now + GREET_NS if event.again and not self.owed.closed else None
                 self._agents.lost(event.agent, greet_ns)
                 self._reconsider(now, actions)
             case ClockJumped():
-                self._on_jump(event.jump_ns, now, actions)
+                self._ended(self.owed.jumped(event.jump_ns, now), actions)
             case Closed():
-                self._on_closed(now, actions)
+                self._agents.close()
+                self._ended(self.owed.close(now), actions)
         self._wake(actions)
         return actions
 
     # --- the application ----------------------------------------------------------------------------------------------
 
     def _on_asked(self, event: Asked, now: int, actions: list[ClientAction]) -> None:
-        self.counts.asked += 1
         sequence = event.sequence
-        if self._closed or event.deadline_ns <= now or len(self._open) >= self._max_open:
-            refusal = self._refusal(event, now)
-            self._count(refusal)
-            actions.append(Resolve(self._client, sequence, refusal))
+        entry = AskedOf(min(event.scheduled_ns, now), event.deadline_ns)
+        refusal = self.owed.take(sequence, event.scheduled_ns, entry, now)
+        if refusal is not None:
+            actions.append(refusal)
             return
-        entry = self._open[sequence] = _Open(min(event.scheduled_ns, now), event.deadline_ns)
-        self.counts.open = len(self._open)
-        self._due.add(event.deadline_ns, sequence)
         asking = self._agents.asking
         if asking is not None and not self._unsent:
             self._ask(sequence, entry, asking, now, actions)
         else:
             self._unsent[sequence] = None
 
-    def _refusal(self, event: Asked, now: int) -> Missed | Rejected:
-        """Why this one is not taken."""
-        elapsed = max(0, now - event.scheduled_ns)
-        if self._closed:
-            return Rejected("closed", "the client is closed", elapsed)
-        if event.deadline_ns <= now:
-            late_ms = (now - event.deadline_ns) / 1e6
-            return Missed("client", f"asked {late_ms:.3f} ms after its deadline", elapsed)
-        return Rejected("too-many-open", f"{self._max_open} requests are open already", elapsed)
-
     def _on_withdrawn(self, sequence: int, actions: list[ClientAction]) -> None:
-        entry = self._open.pop(sequence, None)
+        entry = self.owed.withdraw(sequence)
         if entry is None:
             return
-        self.counts.withdrawn += 1
-        self.counts.open = len(self._open)
         self._unsent.pop(sequence, None)
         actions += [Drop(sequence, agent) for agent in entry.asked if self._works(entry, agent)]
-
-    def _on_closed(self, now: int, actions: list[ClientAction]) -> None:
-        self._closed = True
-        self._agents.close()
-        for sequence, entry in list(self._open.items()):
-            outcome = Rejected("closed", "the client was closed", max(0, now - entry.since_ns))
-            self._finish(sequence, outcome, now, actions)
 
     # --- the agents ---------------------------------------------------------------------------------------------------
 
@@ -249,63 +179,34 @@ class Outcomes:
     def _on_heard(self, agent: int, word: Hold | Resolve | None, now: int, actions: list[ClientAction]) -> None:
         speaks_again = self._agents.heard(agent, now)
         if isinstance(word, Hold):
-            self._on_hold(word, now)
+            self.owed.keep(word, now)
         elif word is not None:
             self._on_resolve(agent, word, now, actions)
         if speaks_again:
             self._reconsider(now, actions)
-
-    def _on_hold(self, event: Hold, now: int) -> None:
-        entry = self._open.get(event.sequence)
-        if entry is None:
-            self.counts.ignored += 1
-            return
-        if entry.kept is None or event.answer.agreement >= entry.kept.agreement:
-            first = entry.kept is None
-            entry.kept = event.answer
-            entry.kept_ns = now
-            if first:
-                self._due.add(entry.deadline_ns - self._margin.margin_ns(), event.sequence)
 
     def _on_resolve(self, agent: int, event: Resolve, now: int, actions: list[ClientAction]) -> None:
         entry = self._open.get(event.sequence)
         if entry is None:
             self.counts.ignored += 1
             return
-        outcome = event.outcome
-        held = event.held
-        if held:
-            outcome = entry.kept or Missed("agent", "the agent's answer was lost on its way")
         others: list[int] = []
         if len(entry.asked) > 1:
             others = [other for other in entry.asked if other != agent and self._works(entry, other)]
-        if isinstance(outcome, _NO_ANSWER):
-            if others:
-                entry.refused |= {agent}
-                return
-            if entry.kept is not None:
-                outcome, held = entry.kept, True
-        match outcome:
-            case Answer():
-                outcome = self._accounted(outcome, entry, now, kept=held)
-            case Missed():
-                outcome = Missed(outcome.stage, outcome.detail, max(0, now - entry.since_ns))
-            case Rejected():
-                outcome = Rejected(outcome.reason, outcome.detail, max(0, now - entry.since_ns))
-            case Superseded():
-                outcome = Superseded(max(0, now - entry.since_ns))
-        self._finish(event.sequence, outcome, now, actions)
-        if others:
-            actions += [Drop(event.sequence, other) for other in others]
+        if others and (entry.kept is None if event.held else isinstance(event.outcome, NO_ANSWER)):
+            entry.refused |= {agent}
+            return
+        self._ended((self.owed.settle(event, entry, now),), actions)
+        actions += [Drop(event.sequence, other) for other in others]
 
     # --- whom to ask --------------------------------------------------------------------------------------------------
 
-    def _works(self, entry: _Open, agent: int) -> bool:
+    def _works(self, entry: AskedOf, agent: int) -> bool:
         """Whether this agent has the request and may still answer it."""
         asked = entry.asked.get(agent)
         return asked is not None and asked == self._agents.incarnation(agent) and agent not in entry.refused
 
-    def _wanted(self, entry: _Open, asking: int, now: int) -> bool:
+    def _wanted(self, entry: AskedOf, asking: int, now: int) -> bool:
         """Whether the request is to be asked of agent `asking`."""
         if entry.asked.get(asking) == self._agents.incarnation(asking):
             return False
@@ -326,7 +227,7 @@ class Outcomes:
                 self._unsent[sequence] = None
         self._ask_waiting(now, actions)
 
-    def _ask(self, sequence: int, entry: _Open, agent: int, now: int, actions: list[ClientAction]) -> None:
+    def _ask(self, sequence: int, entry: AskedOf, agent: int, now: int, actions: list[ClientAction]) -> None:
         incarnation = self._agents.incarnation(agent)
         if incarnation is None:
             return
@@ -355,12 +256,8 @@ class Outcomes:
 
     def _on_tick(self, now: int, actions: list[ClientAction]) -> None:
         self._wake_ns = None
-        for sequence in self._due.due(now):
-            entry = self._open[sequence]
-            if entry.kept is not None:
-                self._finish(sequence, self._accounted(entry.kept, entry, now, kept=True), now, actions)
-            elif entry.deadline_ns <= now:
-                self._finish(sequence, self._missed(entry, now), now, actions)
+        silence = "no agent was attached" if self._agents.asking is None else "the agent did not answer"
+        self._ended(self.owed.overdue(now, silence), actions)
         greet, silent = self._agents.looks(now, self._primary_owes)
         if silent:
             self.counts.silences += 1
@@ -370,24 +267,12 @@ class Outcomes:
         if self._retry_ns is not None and self._retry_ns <= now:
             self._ask_waiting(now, actions)
 
-    def _on_jump(self, jump_ns: int, now: int, actions: list[ClientAction]) -> None:
-        for sequence, entry in list(self._open.items()):
-            elapsed = max(0, now - entry.since_ns)
-            detail = f"the host was suspended for {jump_ns / 1e6:.0f} ms"
-            self._finish(sequence, Missed("client", detail, elapsed), now, actions)
-
     def _primary_owes(self) -> bool:
         """Whether the primary has a request without having pushed an answer to it."""
         return any(entry.kept is None and self._works(entry, PRIMARY) for entry in self._open.values())
 
-    def _missed(self, entry: _Open, now: int) -> Missed:
-        elapsed = max(0, now - entry.since_ns)
-        if self._agents.asking is None:
-            return Missed("agent", "no agent was attached", elapsed)
-        return Missed("agent", "the agent did not answer", elapsed)
-
     def _wake(self, actions: list[ClientAction]) -> None:
-        wake, other, retry = self._due.soonest(), self._agents.soonest(), self._retry_ns
+        wake, other, retry = self.owed.due.soonest(), self._agents.soonest(), self._retry_ns
         if other is not None and (wake is None or other < wake):
             wake = other
         if retry is not None and (wake is None or retry < wake):
@@ -396,59 +281,9 @@ class Outcomes:
             self._wake_ns = wake
             actions.insert(0, WakeAt(wake))
 
-    # --- endings ------------------------------------------------------------------------------------------------------
-
-    def _finish(self, sequence: int, outcome: Outcome, now: int, actions: list[ClientAction]) -> None:
-        entry = self._open.pop(sequence)
-        self.lateness.add(now - entry.deadline_ns)
-        if self._unsent:
-            self._unsent.pop(sequence, None)
-        self.counts.open = len(self._open)
-        self._count(outcome)
-        actions.append(Resolve(self._client, sequence, outcome))
-
-    def _accounted(self, answer: Answer, entry: _Open, now: int, *, kept: bool) -> Answer:
-        elapsed = now - entry.since_ns if now > entry.since_ns else 0
-        stages: Stages = dict(answer.stages)
-        left = elapsed - sum(stages.values())
-        if left < 0 or min(stages.values(), default=0) < 0:
-            self.counts.misaccounted += 1
-            stages = {"agent": elapsed}
-            left = 0
-        if kept:
-            held = min(max(0, now - entry.kept_ns), left)
-            stages["hold"] = stages.get("hold", 0) + held
-            left -= held
-        stages["client"] = stages.get("client", 0) + left
-        return Answer(
-            outputs=answer.outputs,
-            source=answer.source,
-            node=answer.node,
-            rung=answer.rung,
-            cut=answer.cut,
-            fidelity=answer.fidelity,
-            contract=answer.contract,
-            elapsed_ns=elapsed,
-            stages=stages,
-            on_time=now <= entry.deadline_ns,
-        )
-
-    def _count(self, outcome: Outcome) -> None:
-        kind = outcome_kind(outcome)
-        setattr(self.counts, kind, getattr(self.counts, kind) + 1)
-
-
-OutcomeKind = Literal["on_time", "late", "missed", "rejected", "superseded"]
-
-
-def outcome_kind(outcome: Outcome) -> OutcomeKind:
-    """Which of the five sums an outcome counts in."""
-    match outcome:
-        case Answer():
-            return "on_time" if outcome.on_time else "late"
-        case Missed():
-            return "missed"
-        case Rejected():
-            return "rejected"
-        case Superseded():
-            return "superseded"
+    def _ended(self, ended: Iterable[Resolve], actions: list[ClientAction]) -> None:
+        """Requests are over."""
+        for resolve in ended:
+            if self._unsent:
+                self._unsent.pop(resolve.sequence, None)
+            actions.append(resolve)

@@ -31,7 +31,8 @@ from edge.client_events import (
     Unsent,
 )
 from edge.door import Inputs, choose_model
-from edge.outcomes import Counts, Outcomes
+from edge.outcomes import Outcomes
+from edge.owed import Counts
 from shared.errors import InputError, PeerError
 from shared.events import (
     Action,

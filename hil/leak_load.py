@@ -30,7 +30,7 @@ import msgspec
 import numpy as np
 
 from edge.client import Client
-from edge.outcomes import Counts
+from edge.owed import Counts
 from edge.tickets import OutcomeFuture
 from hil.leak_census import Census, tell_census
 from hil.leak_strangers import Strangers

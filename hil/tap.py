@@ -14,7 +14,7 @@ from edge.announced import StreamPromise
 from edge.client import MAX_OPEN, Client
 from edge.client_link import agent_link
 from edge.client_loop import ClientMachine
-from edge.outcomes import Counts
+from edge.owed import Counts
 from edge.stub import Given
 from shared.driver import JumpWatch
 from shared.events import Action, Event, Resolve

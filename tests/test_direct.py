@@ -5,7 +5,7 @@ import pytest
 
 from edge.announced import MAX_STREAMS, NOTHING_YET, StreamPromise
 from edge.direct import Direct
-from edge.outcomes import SETTLE_NS, Outcomes
+from edge.owed import SETTLE_NS
 from shared.errors import InvariantBroken
 from shared.events import (
     Action,
@@ -46,7 +46,7 @@ class Bench:
         self.reply: list[Action] = []
         self.broker = FakeMachine(self._script)
         models = {"double": ModelInfo("double", "c1", (("x", "float32", (1, 3)),), ("y",), True, 4)}
-        self.machine = Direct("app", Outcomes("app", 8), self.broker, models, 3, max_streams=2)
+        self.machine = Direct("app", 8, self.broker, models, 3, max_streams=2)
         self.wake_ns: int | None = None
         self.outcomes: dict[int, list[Outcome]] = {}
         self.sent: list[Action] = []
@@ -223,3 +223,36 @@ def test_one_stream_too_many_is_promised_nothing_until_another_ends() -> None:
     for stream in range(5, 2 * MAX_STREAMS):
         bench.do(opened(stream))
     assert len(bench.machine.promises) == MAX_STREAMS
+
+
+def test_what_was_held_is_given_where_the_broker_then_has_none() -> None:
+    bench = Bench()
+    bench.ask(Hold("app", 1, answer()))
+    bench.now = 2 * MS
+    bench.do(Finished(1, (), 0, 0), Resolve("app", 1, Missed("uplink")))
+    outcome = bench.outcome()
+    assert isinstance(outcome, Answer)
+    assert outcome.stages == {"hold": 2 * MS, "client": 0}
+
+
+def test_what_a_broker_says_twice_is_heard_once() -> None:
+    bench = Bench()
+    bench.ask(Resolve("app", 1, answer()), Resolve("app", 1, answer()))
+    assert len(bench.outcomes[1]) == 1
+    assert bench.machine.counts.ignored == 1
+    assert bench.machine.counts.on_time == 1
+
+
+def test_one_request_too_many_is_refused_before_the_broker() -> None:
+    bench = Bench()
+    for sequence in range(9):
+        bench.do(Arrived(Request("app", sequence, "c1", (), 1, 0, D)))
+    assert bench.outcomes == {8: [Rejected("too-many-open", "8 requests are open already", 0)]}
+    assert len(bench.broker.events) == 8
+
+
+def test_a_request_in_another_length_gets_its_outcome_in_its_own_and_is_counted() -> None:
+    bench = Bench()
+    bench.do(Arrived(Request("app", 1, "c1", (), 1, 0, D, length=2)), Resolve("app", 1, answer()))
+    assert isinstance(bench.outcome(), Answer)
+    assert bench.machine.counts.padded == 1

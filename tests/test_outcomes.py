@@ -21,7 +21,8 @@ from edge.client_events import (
     Greet,
     Unsent,
 )
-from edge.outcomes import RETRY_BATCH, RETRY_NS, SETTLE_NS, Outcomes
+from edge.outcomes import RETRY_BATCH, RETRY_NS, Outcomes
+from edge.owed import SETTLE_NS
 from shared.events import ClockJumped, Hold, Resolve, Tick, WakeAt, Withdrawn
 from shared.request import EXACT, Answer, Fidelity, Missed, Outcome, Rejected, Superseded
 

@@ -184,8 +184,8 @@ def test_8_more_open_requests_at_a_client_than_allowed_are_found() -> None:
     bench = Bench()
     bench.attach()
     bench.ask(1)
-    bench.outcomes._max_open = 1
-    bench.outcomes._open[7] = bench.outcomes._open[1]
+    bench.outcomes.owed._max_open = 1
+    bench.outcomes.owed.open[7] = bench.outcomes.owed.open[1]
     with breaks(8, "open requests, and 1 is the most"):
         bench.ask(2)
 

@@ -117,8 +117,8 @@ class Births:
             plans = self._site.plans(device.models, self._site.versions[device.name])
             broker = self._broker(name, device.settings, plans, incarnation)
             models = model_infos(plans, device.settings)
-            outcomes = Outcomes(name, device.settings.limits.max_open)
-            direct = Direct(name, outcomes, broker, models, device.settings.scheduling.priority_levels)
+            most, levels = device.settings.limits.max_open, device.settings.scheduling.priority_levels
+            direct = Direct(name, most, broker, models, levels)
             process = self._born(name, "client", incarnation, device.name, direct, plans, device.late_us, at)
             self._equip(process, plans, "edge", device.settings.execution, device.sigma)
             self._dial(process, device, device.settings, incarnation, at)

@@ -17,7 +17,8 @@ from cloud.kept import Identity
 from cloud.session import Session
 from edge.broker import Broker
 from edge.front import Front
-from edge.outcomes import Outcomes
+from edge.outcomes import AskedOf
+from edge.owed import Entry, Owed
 from edge.paths import ways_of
 from hil.sim import books_inside as inside
 from hil.sim.watch import Seen
@@ -75,9 +76,9 @@ class Asked:
 class ClientBook(Book):
     """What a client's application asked and got."""
 
-    def __init__(self, host: Seen, outcomes: Outcomes) -> None:
+    def __init__(self, host: Seen, owed: Owed[Entry] | Owed[AskedOf]) -> None:
         super().__init__(host)
-        self.outcomes = outcomes
+        self.owed = owed
         self.edge: EdgeBook | None = None
         """The book of the broker that it carries."""
         self.open: dict[int, Asked] = {}

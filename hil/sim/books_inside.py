@@ -20,7 +20,8 @@ from edge.due import DueTimes
 from edge.front import Front
 from edge.nodes import Node
 from edge.open_request import Open
-from edge.outcomes import Outcomes
+from edge.outcomes import AskedOf
+from edge.owed import Entry, Owed
 from edge.paths import Path
 from edge.register import Register
 from edge.stub import Stub
@@ -62,29 +63,19 @@ def spy_on(owner: Front | Direct, told: Told) -> Broker:
     return broker
 
 
-def outcomes(client: Stub | Direct) -> Outcomes:
-    """A client's own machine."""
-    return client._outcomes
+def owed(client: Stub | Direct) -> Owed[Entry] | Owed[AskedOf]:
+    """A client's own books."""
+    return client._outcomes.owed if isinstance(client, Stub) else client.owed
 
 
-def open_of(client: Outcomes) -> Mapping[int, object]:
-    """What the client holds open, by sequence."""
-    return client._open
-
-
-def most_open(client: Outcomes) -> int:
+def most_open(books: Owed[Entry] | Owed[AskedOf]) -> int:
     """How many requests a client may hold open."""
-    return client._max_open
+    return books._max_open
 
 
-def due_of(client: Outcomes) -> DueTimes:
-    """A client's times."""
-    return client._due
-
-
-def greetings(client: Outcomes) -> list[int]:
+def greetings(client: Stub) -> list[int]:
     """When the client greets agents that are not there or do not answer."""
-    return [agent.greet_ns for agent in client._agents._agents if agent.greet_ns is not None]
+    return [agent.greet_ns for agent in client._outcomes._agents._agents if agent.greet_ns is not None]
 
 
 def most_due(due: DueTimes) -> int:
@@ -151,7 +142,7 @@ def job_owners(broker: Broker) -> int:
 
 def kept_by(client: Stub | Direct) -> int:
     """How many requests a client keeps to hand over."""
-    return len(client._requests)
+    return len(client._requests if isinstance(client, Stub) else client._padded)
 
 
 def asked_of(front: Front) -> int:

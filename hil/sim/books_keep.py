@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from heapq import heappush
 
-from edge.outcomes import outcome_kind
+from edge.owed import outcome_kind
 from hil.sim.books import (
     Asked,
     Book,

@@ -120,7 +120,7 @@ class Checks:
         elif isinstance(machine, Front):
             edge = self._carries(host, machine)
         elif isinstance(machine, Stub | Direct):
-            client = ClientBook(host, inside.outcomes(machine))
+            client = ClientBook(host, inside.owed(machine))
             self._shelf.add(client)
             if isinstance(machine, Direct):
                 client.edge = edge = self._carries(host, machine)

@@ -279,7 +279,7 @@ class TimesAddUp(Check):
             )
         if isinstance(outcome, Answer):
             wrong = _wrong(outcome.stages, elapsed)
-            if wrong or book.outcomes.counts.misaccounted:
+            if wrong or book.owed.counts.misaccounted:
                 self.broken(book, f"request {action.sequence}: {wrong or 'the stages of its agent did not add up'}")
         elif isinstance(outcome, Missed) and not outcome.stage:
             self.broken(book, f"request {action.sequence} is missed, and no stage is named")

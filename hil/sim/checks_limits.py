@@ -31,7 +31,7 @@ class WithinLimits(Check):
         ears.node.received(Infer, self._came)
 
     def _asked(self, book: ClientBook, event: Arrived, now: int) -> None:
-        self._within(book, "open requests", len(inside.open_of(book.outcomes)), inside.most_open(book.outcomes))
+        self._within(book, "open requests", len(book.owed.open), inside.most_open(book.owed))
 
     def _arrived(self, book: EdgeBook, event: Arrived, now: int) -> None:
         most = inside.edge_settings(book.broker).limits.max_open
@@ -48,7 +48,7 @@ class WithinLimits(Check):
     def sweep(self, shelf: Shelf, at: int) -> None:
         """All of it, now and then."""
         for book in shelf.clients:
-            due = inside.due_of(book.outcomes)
+            due = book.owed.due
             self._within(book, "times", len(due), inside.most_due(due))
             machine = book.host.machine
             if isinstance(machine, Stub | Direct):
@@ -96,7 +96,8 @@ class NothingLeft(Check):
             self._idle(node, sorted(node.open))
         for client in shelf.clients:
             self._nothing(client, {"requests": sorted(client.open), "outcomes not delivered": sorted(client.delivered)})
-            if client.edge is None and client.wake_ns not in {None, *inside.greetings(client.outcomes)}:
+            stub = client.host.machine
+            if isinstance(stub, Stub) and client.wake_ns not in {None, *inside.greetings(stub)}:
                 self.broken(client, "a wake-up is asked for, and nothing is open")
         for edge in shelf.edges:
             due = edge.broker.nodes.next_wakeup()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from edge.outcomes import outcome_kind
+from edge.owed import outcome_kind
 from hil.sim import books_inside as inside
 from hil.sim.books import Book, ClientBook, EdgeBook, NodeBook, ms
 from hil.sim.checks_base import AllEars, Check, Shelf
@@ -81,7 +81,7 @@ class OneOutcome(Check):
     def sweep(self, shelf: Shelf, at: int) -> None:
         """All of it, now and then."""
         for book in shelf.clients:
-            self._same(book, "open requests", set(book.open), set(inside.open_of(book.outcomes)))
+            self._same(book, "open requests", set(book.open), set(book.owed.open))
             self._counted(book)
         for edge in shelf.edges:
             theirs = {(o.request.client, o.request.sequence) for o in inside.register(edge.broker)}
@@ -103,7 +103,7 @@ class OneOutcome(Check):
             self.broken(book, f"{what}: by the events they are {ours}, by the machine {theirs}")
 
     def _counted(self, book: ClientBook) -> None:
-        counts: Mapping[str, int] = msgspec.structs.asdict(book.outcomes.counts)
+        counts: Mapping[str, int] = msgspec.structs.asdict(book.owed.counts)
         ours = {**book.ended, "asked": book.asked, "open": len(book.open), "withdrawn": book.withdrawn}
         wrong = {name: (count, counts[name]) for name, count in ours.items() if count != counts[name]}
         if wrong:

@@ -10,6 +10,7 @@ import msgspec
 import edge.stub
 from edge.cloud_way import CloudWay
 from edge.outcomes import Outcomes
+from edge.owed import Owed
 from planted.plant import Bug, bug
 from shared.events import Resolve, WakeAt
 from shared.offset import OffsetInterval
@@ -62,7 +63,7 @@ def outcome_twice(right: Any, self: Any, agent: int, event: Any, now: int, actio
 @bug(
     "on time by the scheduled time",
     "An answer is on time where it is there when its request was due",
-    Outcomes,
+    Owed,
     "_accounted",
 )
 def on_time_by_the_scheduled_time(right: Any, self: Any, answer: Any, entry: Any, now: int, *, kept: bool) -> Any:
@@ -74,7 +75,7 @@ def client_deadline_shifted(right: Any, self: Any, event: Any, now: int, actions
     right(self, msgspec.structs.replace(event, deadline_ns=event.deadline_ns + 2_000_000), now, actions)
 
 
-@bug("client's stages short", "The client's own time is in no stage", Outcomes, "_accounted")
+@bug("client's stages short", "The client's own time is in no stage", Owed, "_accounted")
 def stages_short(right: Any, self: Any, answer: Any, entry: Any, now: int, *, kept: bool) -> Any:
     accounted = right(self, answer, entry, now, kept=kept)
     return accounted.replace(stages={stage: ns for stage, ns in accounted.stages.items() if stage != "client"})
