@@ -187,11 +187,7 @@ class CloudWay:
         key = (open_.id, attempt.number)
         path.out[key] = sent
         path.node.out.setdefault(key, sent)
-        # Where nobody waits at the node it may as well try, should it be quicker than it usually is. Of copies the first
-        # decides, and the answer goes out on every path that is up; of one that never was nothing is known.
-        back_ns, back = 0, route.bytes_down * request.rows
-        if path.node.wait_ns:
-            back_ns = min(each.estimate.least_ns(back) for each in path.node.paths if each is path or each.state is UP)
+        back_ns = self._least_back(open_, attempt, path, now) if path.node.wait_ns else 0
         message = Infer(
             incarnation=self._incarnation,
             sequence=open_.id,
@@ -206,6 +202,18 @@ class CloudWay:
             tensors=self._facts[request.plan][attempt.route_index].sent[request.rows],
         )
         return Send(path.data, message, frames)
+
+    @staticmethod
+    def _least_back(open_: Open, attempt: Attempt, path: Path, now: int) -> int:
+        """What of the time that is left the node is not told, since others wait there, and it should do nothing that comes
+        back too late; where nobody does, it may as well try to be quicker than it usually is. Of copies the first decides,
+        and the answer goes out on every path that is up. What bytes take was seen a while ago, and what is too late by that
+        is sent only to find out whether it still holds."""
+        node = path.node
+        hopeful = attempt.way.typical_ns <= open_.resolve_by
+        nbytes = attempt.route.bytes_down * open_.request.rows if hopeful else 0
+        _, high_ns = node.offset.bounds(now)
+        return min(each.estimate.least_ns(nbytes, high_ns) for each in node.paths if each is path or each.state is UP)
 
     def _sent(self, open_: Open, attempt: Attempt, path: Path, now: int) -> Sent:
         """What is expected of a copy that goes out now: of the first what was predicted of its attempt, of a further one

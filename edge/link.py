@@ -32,7 +32,7 @@ TOGETHER = 0.25
 """Answers to probes come together where less than this share of the time lies between them that lay between the probes."""
 
 FORGET = 1 / 64
-"""The shortest round trip goes so much of the way to each that is longer: it may be another link by now."""
+"""The shortest way back goes so much of the way to each that is longer: it may be another link by now."""
 
 LEAST_KNOWN = 0.25
 """What is known of the rate never says that bytes take less than this share of what the settings say."""
@@ -93,7 +93,7 @@ class LinkEstimate:
         self._all = _Sizes(PRIOR)
         self._sizes: dict[int, _Sizes] = {}
         self._rtt = self._prior_rtt
-        self._least = 0.0
+        self._least_back: int | None = None
         self._per_byte = self._known_byte = self._prior_byte
         self._fixed = 0.0
         self._cold = 0
@@ -119,11 +119,15 @@ class LinkEstimate:
         """Predicted time on the network of an exchange of `nbytes` (there and back together) on a warm, idle connection."""
         return int(max(0.0, self._rtt + self._fixed + nbytes * self._per_byte))
 
-    def least_ns(self, nbytes_back: int) -> int:
-        """What an exchange whose answer weighs `nbytes_back` spends on the network at least, by what was seen of late: the
-        shortest round trip, and half of what the answer's bytes take typically, since both directions are known together
-        only. What was not seen counts for nothing."""
-        return int(self._least + (nbytes_back * self._per_byte / 2 if self._beyond else 0.0))
+    def least_ns(self, nbytes_back: int, high_ns: int | None) -> int:
+        """What of a deadline's rest an answer of `nbytes_back` needs at least, by what was seen of late, at a node whose
+        clock is at most `high_ns` ahead. A node takes what it was sent to have left as late as that allows: so much, and the
+        shortest way back by the same clock, which is a round trip where the ways stay as they are; and half of what the
+        bytes take typically, since both directions are known together only. What was not seen counts for nothing."""
+        if high_ns is None or self._least_back is None:
+            return 0
+        taken = nbytes_back * self._per_byte / 2 if self._beyond else 0.0
+        return max(0, high_ns + self._least_back + int(taken))
 
     def extra_ns(self, nbytes: int, now: int) -> int:
         """What an exchange that begins to send `nbytes` now takes beyond `network_ns`: what is still to be sent before it,
@@ -210,9 +214,15 @@ class LinkEstimate:
             self._rtts.pop()
         self._probe = (sent_ns, now)
         rtt = float(max(rtt_ns, 0))
-        self._least = min(rtt, self._least + (rtt - self._least) * FORGET) if self._rtts else rtt
         self._rtts.append(rtt)
         self._rtt = _median(self._rtts)
+
+    def came_back(self, back_ns: int) -> None:
+        """A probe's answer came `back_ns` after it had left, by the node's clock then and by ours now: the way back, less
+        what the node's clock is ahead."""
+        least = self._least_back
+        longer = 0 if least is None else int((back_ns - least) * FORGET)
+        self._least_back = back_ns if least is None else min(back_ns, least + longer)
 
     def exchanged(self, nbytes: int, network_ns: int, waited_ns: int = 0, startup_ns: int = 0) -> None:
         """An exchange of `nbytes` spent `network_ns` on the network, of which it waited `waited_ns` for others; the start of

@@ -195,6 +195,7 @@ class Nodes:
         node.incarnation = message.incarnation
         node.contracts = frozenset(message.contracts)
         node.credits = message.credits
+        node.forget_clock()  # as the node has forgotten that of this edge
         path.greeted = True
         started_anew = path.greeted_by not in (0, message.incarnation)
         path.greeted_by = message.incarnation
@@ -297,6 +298,7 @@ class Nodes:
             path.last_probe = (message.sent_ns, now)
             rtt_ns = (now - message.probe_sent_ns) - (message.sent_ns - message.received_ns)
             path.estimate.probed(rtt_ns, message.probe_sent_ns, now)
+            path.estimate.came_back(now - message.sent_ns)
             node.offset.peer_received(message.probe_sent_ns, message.received_ns, now)
             node.offset.peer_sent(message.sent_ns, now)
         return self._greet(path, now) if path.state is State.GONE else []
@@ -432,11 +434,12 @@ class Nodes:
 
     def _lose(self, path: Path, state: State) -> Path:
         path.state = state
-        path.node.forget_clock()
+        path.last_probe = (0, 0)
         path.was_lost = path.was_lost or path.greeted
         _forget(path, list(path.out))
         if not any(other.known for other in path.node.paths):
             path.node.credits = 0
+            path.node.forget_clock()
         return path
 
     def _recover(self, path: Path, now: int) -> None:

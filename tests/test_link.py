@@ -230,32 +230,48 @@ def test_four_stalls_in_a_row_do_not_spoil_the_rate_and_a_fifth_is_a_change() ->
     assert link.network_ns(10_000) == pytest.approx(100 * MS, rel=0.05)
 
 
-# --- what the way takes at least ---------------------------------------------------------------------------------------
+# --- what an answer needs at least -------------------------------------------------------------------------------------
+
+AHEAD = 7_000 * MS
+"""How much the node's clock is ahead,"""
+HIGH = AHEAD + RTT // 2
+"""and at most, as far as the edge knows."""
 
 
-def test_before_anything_was_seen_the_way_may_take_no_time_at_all() -> None:
-    assert LinkEstimate(Link(rtt_ms=50.0, rate_mbit=1.0)).least_ns(1_000_000) == 0
+def came_back(link: LinkEstimate, after_ns: int = RTT // 2) -> LinkEstimate:
+    """A probe's answer came after this time."""
+    link.came_back(after_ns - AHEAD)
+    return link
 
 
-def test_the_way_takes_the_shortest_round_trip_and_half_of_what_the_bytes_of_the_answer_take() -> None:
-    assert known().least_ns(0) == RTT
-    assert known().least_ns(100_000) == pytest.approx(RTT + 100_000 * FAST / 2, rel=0.01)
+def test_before_anything_was_seen_an_answer_may_need_no_time_at_all() -> None:
+    assert LinkEstimate(Link(rtt_ms=50.0, rate_mbit=1.0)).least_ns(1_000_000, HIGH) == 0
+    assert came_back(known()).least_ns(1_000_000, None) == 0, "nothing is known of the node's clock"
 
 
-def test_without_an_exchange_only_the_round_trip_is_known() -> None:
-    link = LinkEstimate(Link(rate_mbit=1.0))
-    link.probed(RTT)
-    assert link.least_ns(100_000) == RTT
+def test_an_answer_needs_what_the_node_is_mistaken_by_the_way_back_and_half_of_what_its_bytes_take() -> None:
+    link = came_back(known())
+    assert link.least_ns(0, HIGH) == RTT
+    assert link.least_ns(0, AHEAD) == RTT // 2
+    assert link.least_ns(100_000, HIGH) == pytest.approx(RTT + 100_000 * FAST / 2, rel=0.01)
 
 
-def test_a_shorter_round_trip_counts_at_once_and_longer_ones_slowly() -> None:
-    link = known()
-    link.probed(RTT // 2)
-    assert link.least_ns(0) == RTT // 2
-    link.probed(10 * RTT)
-    assert link.least_ns(0) < 0.7 * RTT
+def test_without_an_exchange_nothing_is_known_of_bytes() -> None:
+    assert came_back(LinkEstimate(Link(rate_mbit=1.0))).least_ns(100_000, HIGH) == RTT
+
+
+def test_an_answer_never_leaves_more_than_there_is() -> None:
+    assert came_back(known(), -RTT).least_ns(0, AHEAD) == 0
+
+
+def test_a_shorter_way_back_counts_at_once_and_longer_ones_slowly() -> None:
+    link = came_back(known(), RTT)
+    came_back(link, RTT // 2)
+    assert link.least_ns(0, AHEAD) == RTT // 2
+    came_back(link, 10 * RTT)
+    assert link.least_ns(0, AHEAD) < 0.7 * RTT
     for _ in range(300):
-        link.probed(10 * RTT)
-    assert link.least_ns(0) == pytest.approx(10 * RTT, rel=0.02)
+        came_back(link, 10 * RTT)
+    assert link.least_ns(0, AHEAD) == pytest.approx(10 * RTT, rel=0.02)
     link.reset()
-    assert link.least_ns(0) == 0
+    assert link.least_ns(0, AHEAD) == 0

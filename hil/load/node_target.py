@@ -19,6 +19,7 @@ from hil.asker import LINK, Asker
 from hil.load.rows import MISSED, REJECTED, Recorder
 from shared.errors import HeadtailError, UserError
 from shared.events import Event, LinkDown, Received, Send
+from shared.offset import OffsetInterval
 from shared.plan import Plan
 from shared.request import Buffer
 from shared.settings import Link
@@ -71,6 +72,7 @@ class NodeTarget:
         self._credits = welcome.credits
         self._probe = Probe(0, 0, 0, 0)
         self._way = LinkEstimate(Link())
+        self._clock = OffsetInterval()
         self._waits = False
         self._link = self._asker.dealers
 
@@ -103,7 +105,7 @@ class NodeTarget:
             coding=self._coding,
             rows=1,
             priority=self._priority,
-            budget_ns=due_ns - GUARD_NS - (self._way.least_ns(0) if self._waits else 0) - sent_ns,
+            budget_ns=due_ns - GUARD_NS - (self._back_ns(sent_ns) if self._waits else 0) - sent_ns,
             sent_ns=sent_ns,
             tensors=self._tensors,
         )
@@ -157,8 +159,9 @@ class NodeTarget:
                     self._refuse(place, REJECTED, word, time.monotonic_ns())
             case ProbeReply(sent_ns=sent_ns, load=load) as answered:
                 self._credits, self._waits = load.credits, load.wait_ns > 0
-                now, asked_ns = time.monotonic_ns(), answered.probe_sent_ns
-                self._way.probed(now - asked_ns - (sent_ns - answered.received_ns), asked_ns, now)
+                now = time.monotonic_ns()
+                self._way.came_back(now - sent_ns)
+                self._clock.peer_received(answered.probe_sent_ns, answered.received_ns, now)
                 self._probe = msgspec.structs.replace(self._probe, last_sent_ns=sent_ns, last_received_ns=now)
             case Welcome(credits=credits_):
                 self._credits = credits_
@@ -170,6 +173,9 @@ class NodeTarget:
                 raise HeadtailError("the node is about to leave")
             case _:
                 pass
+
+    def _back_ns(self, now: int) -> int:
+        return self._way.least_ns(0, self._clock.bounds(now)[1])
 
     def _greet_again(self) -> None:
         """The node has forgotten this edge, and with it what it was asked."""
