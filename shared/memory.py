@@ -95,16 +95,15 @@ class Arena:
 
     def release(self, lease: Lease) -> None:
         """The slot is free again. Raises `InvariantBroken` where the lease is over."""
-        pool = self._pools.get(lease.pool)
-        if pool is None or not 0 <= lease.slot < len(pool.held):
+        pool, slot = self._pools.get(lease.pool), lease.slot
+        if pool is None or not 0 <= slot < len(pool.held):
             raise InvariantBroken(f"lease {lease} is of no slot of this arena")
-        if not pool.held[lease.slot] or pool.generations[lease.slot] != lease.generation:
-            raise InvariantBroken(
-                f"lease {lease} is not held: its slot is at generation {pool.generations[lease.slot]}"
-            )
-        pool.held[lease.slot] = False
-        pool.generations[lease.slot] += 1
-        pool.free.append(lease.slot)
+        generation = pool.generations[slot]
+        if not pool.held[slot] or generation != lease.generation:
+            raise InvariantBroken(f"lease {lease} is not held: its slot is at generation {generation}")
+        pool.held[slot] = False
+        pool.generations[slot] = generation + 1
+        pool.free.append(slot)
         self._in_use -= 1
 
     def in_use(self) -> int:

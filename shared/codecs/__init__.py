@@ -104,7 +104,7 @@ def check_frame(frame_nbytes: int, coding: Coding, spec: TensorSpec, rows: int) 
 
     raw, fp16 and int8 have one possible length. Raises `PeerError("size")`.
     """
-    low, high = frame_bounds(coding, spec, rows)
+    low, high = codec_of(coding.kind).bounds(coding, spec, rows)
     if not low <= frame_nbytes <= high:
         expected = f"{low}" if low == high else f"{low} to {high}"
         raise PeerError("size", f"{spec.name}: a {coding.name} frame of {frame_nbytes} bytes, expected {expected}")
@@ -118,7 +118,7 @@ def decode_into(
     Raises `PeerError("size")` for a wrong length, `PeerError("codec")` for contents that cannot be decoded, and
     `UserError` where a library is missing. After an error `out` holds anything.
     """
-    check_frame(len(frame) if isinstance(frame, bytes | bytearray) else frame.nbytes, coding, spec, rows)
+    check_frame(memoryview(frame).nbytes, coding, spec, rows)
     codec_of(coding.kind).decode(frame, coding, tensor_index, spec, out)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 
 from shared import codecs
@@ -16,32 +17,31 @@ from shared.executors.buffers import Slot
 from shared.request import Array, Buffer, TensorSpec
 
 
-class Staged:
-    """The rows that lie in a slot, each with the index of its first row there, and those that failed, by job."""
+class Staged(msgspec.Struct, frozen=True, gc=False):
+    """The rows that lie in a slot, each with the index of its first one there, how many in all, and the errors by job."""
 
-    __slots__ = ("errors", "placed", "rows")
-
-    def __init__(self) -> None:
-        self.placed: list[tuple[Row, int]] = []
-        self.errors: dict[int, str] = {}
-        self.rows = 0
+    placed: list[tuple[Row, int]]
+    rows: int
+    errors: dict[int, str]
 
 
 def stage(rows: Sequence[Row], specs: Sequence[TensorSpec], slot: Slot) -> Staged:
     """Write each row's tensors to their places in the slot: the one copy between the socket and the runtime."""
-    staged = Staged()
+    placed: list[tuple[Row, int]] = []
+    errors: dict[int, str] = {}
+    first = 0
     for row in rows:
         try:
             _check_count(row, specs)
-            places = slot.places(staged.rows, row.rows)
+            places = slot.places(first, row.rows)
             for index, (spec, value, place) in enumerate(zip(specs, row.inputs, places, strict=True)):
                 _write(value, row, index, spec, place)
         except (PeerError, UserError) as reason:
-            staged.errors[row.job] = str(reason)
+            errors[row.job] = str(reason)
             continue
-        staged.placed.append((row, staged.rows))
-        staged.rows += row.rows
-    return staged
+        placed.append((row, first))
+        first += row.rows
+    return Staged(placed, first, errors)
 
 
 def split(

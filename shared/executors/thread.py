@@ -17,6 +17,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 
 import msgspec
 
@@ -31,6 +32,8 @@ from shared.plan import SegmentRange
 from shared.request import Array, TensorSpec
 from shared.slots import SLOTS_PER_EXECUTOR
 from shared.thread_heap import grown_heap
+
+ROWS = attrgetter("rows")
 
 Sink = Callable[[Event], object]
 """Where events go; called from the executor's thread (`Mailbox.put`)."""
@@ -235,7 +238,7 @@ class ThreadExecutor:
         if not 0 <= run.slot < len(known.slots):
             raise ModelError(f"run {run.run}: there is no slot {run.slot} at the entry of {run.range}")
         slot = known.slots[run.slot]
-        if sum([row.rows for row in run.rows]) > slot.rows:
+        if sum(map(ROWS, run.rows)) > slot.rows:
             raise ModelError(f"run {run.run}: more rows than the {slot.rows} of its slot")
         slot.enter(run.generation)
         try:
