@@ -16,6 +16,7 @@ import pytest
 from fake_agent import LONG_MS, FakeAgent, X, in_a_callback
 from tiny import inputs_for, make_bundle
 
+from edge.broker import Broker
 from edge.client import Client
 from shared.bundle import load_bundle
 from shared.driver import Mailbox
@@ -205,6 +206,22 @@ def test_a_closed_client_that_nobody_holds_is_gone_before_the_collector_comes(ag
             assert gc.collect() < objects_of_one
         finally:
             gc.enable()
+
+
+def test_the_agent_of_a_closed_client_that_carried_it_is_gone_before_the_collector_comes(bundle: Path) -> None:
+    """Its journal alone takes five megabytes."""
+    settings = EdgeSettings(agent=AgentGroup(models=(str(bundle),)))
+    gc.collect()
+    gc.disable()
+    try:
+        with Client.embedded(settings) as client:
+            given = inputs_for(load_bundle(bundle).plan)
+            client.infer(given[0], LONG_MS)
+            (broker,) = (weakref.ref(each) for each in gc.get_objects() if isinstance(each, Broker))
+        del client
+        assert broker() is None
+    finally:
+        gc.enable()
 
 
 def test_a_closed_client_leaves_no_descriptor_and_no_thread_behind(bundle: Path, tmp_path: Path) -> None:

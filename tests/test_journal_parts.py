@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import zlib
 from collections import Counter, OrderedDict, deque
@@ -178,6 +179,19 @@ def test_every_kind_of_part_comes_back_and_what_was_shared_is_shared() -> None:
     assert found.row.maxlen == 4
     assert list(found.ordered) == list(parts.ordered)
     assert found.random.random() == parts.random.random()
+
+
+def test_a_snapshot_leaves_nothing_for_the_collector() -> None:
+    known = Known(Parts)
+    known.by_name, known.names = {"tests:Parts": Parts}, {Parts: "tests:Parts"}
+    parts = Parts()
+    gc.collect()
+    gc.disable()
+    try:
+        write_state(parts, known, [])
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 def snapshot(layouts: object, tree: object) -> bytes:

@@ -118,6 +118,8 @@ class Keeper:
         self._queue.put(None)
         if self._thread is not None:
             self._thread.join(CLOSE_S)
+        if self._recorder is not None:
+            self._recorder.let_go()
 
     # --- inside -----------------------------------------------------------------------------------------------------
 

@@ -102,6 +102,8 @@ def write_state(machine: object, known: Known, fixed: Sequence[object]) -> bytes
         raise
     except (RecursionError, AttributeError, OverflowError, ValueError) as error:
         raise JournalError(f"a snapshot of a machine's state failed: {error}") from None
+    finally:
+        writer.close()
 
 
 class _Writer:
@@ -125,6 +127,10 @@ class _Writer:
             bytearray: self._tensor,
             memoryview: self._tensor,
         }
+
+    def close(self) -> None:
+        """Let go of what would keep this until the collector comes."""
+        self._by_type.clear()
 
     def layouts(self) -> list[tuple[str, tuple[str, ...]]]:
         """Name and attributes of each kind of object that was written."""
