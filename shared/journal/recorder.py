@@ -242,7 +242,7 @@ class Recorder:
         return Frozen(self._kind.name, self._setup, tuple(segments), stopped)
 
     def let_go(self) -> None:
-        """Tell nobody of anything any more. The machine is over: kept, each would keep the other until the collector comes."""
+        """Tell nobody of anything any more. The machine is over: each would keep the other until the collector comes."""
         self.rescue = self.gave_up = self._look = None
 
     def _flush(self) -> None:
