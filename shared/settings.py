@@ -228,8 +228,8 @@ class Process(Group, frozen=True):
 
 class Loop(Group, frozen=True):
     """`poll_us`: where what the loop waits for usually comes within this many microseconds, it looks for it so long before it
-    sleeps, since it is slow for a while after it has slept; 0 is never. It lets others have the core meanwhile. Not on a
-    host with one core, nor at real-time priority."""
+    sleeps, since it is slow for a while after it has slept; 0 is never. It lets others have the core meanwhile. Not with
+    less than two cores, by number or by quota, nor at real-time priority."""
 
     poll_us: Annotated[float, Meta(ge=0.0, le=100_000.0)] = 0.0
 

@@ -6,10 +6,13 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from queue import SimpleQueue
 
 import pytest
 
+from shared.doctor.tree import Tree
 from shared.driver import Driver, Mailbox, polling_of
 from shared.events import Action, Event, Failed, Tick, WakeAt
 from shared.fakes import FakeMachine
@@ -102,10 +105,55 @@ def test_a_closed_loop_holds_nobody_who_tells_it_what_is_waited_for() -> None:
     assert gone() is None
 
 
+NO_QUOTA = Tree(Path("/nowhere"))
+
+
+def under(policy: int) -> Polling | None:
+    """What a thread of this policy is to poll by. Skips where the system does not let it have that."""
+    found: list[Polling | None] = []
+
+    def ask() -> None:
+        with suppress(PermissionError):
+            os.sched_setscheduler(0, policy, os.sched_param(int(policy in (os.SCHED_FIFO, os.SCHED_RR))))
+            found.append(polling_of(1000.0, tree=NO_QUOTA))
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    thread.join(BOUND_S)
+    if not found:
+        pytest.skip("the system does not allow this policy")
+    return found[0]
+
+
 @pytest.mark.parametrize(("poll_us", "realtime"), [(0.0, False), (1000.0, True)])
 def test_a_process_that_may_not_look_never_does(poll_us: float, realtime: bool) -> None:
-    assert polling_of(poll_us, realtime=realtime) is None
+    assert polling_of(poll_us, realtime=realtime, tree=NO_QUOTA) is None
 
 
 def test_a_process_looks_only_where_there_is_another_core_for_what_it_waits_for() -> None:
-    assert (polling_of(1000.0) is not None) == (len(os.sched_getaffinity(0)) > 1)
+    assert (polling_of(1000.0, tree=NO_QUOTA) is not None) == several_cores()
+
+
+@pytest.mark.parametrize("policy", [os.SCHED_FIFO, os.SCHED_RR])
+def test_a_thread_that_has_real_time_priority_from_elsewhere_never_looks(policy: int) -> None:
+    assert under(policy) is None
+
+
+def test_a_thread_that_comes_after_all_others_may_look() -> None:
+    assert (under(os.SCHED_BATCH) is not None) == several_cores()
+
+
+@pytest.mark.parametrize(("cores", "looks"), [(0.5, False), (1.9, False), (2.0, True), (8.0, True)])
+def test_looking_takes_no_time_of_a_quota_of_less_than_two_cores(tmp_path: Path, cores: float, looks: bool) -> None:
+    files = {
+        "proc/self/cgroup": "0::/pod\n",
+        "sys/fs/cgroup/pod/cpu.max": f"{int(cores * 100_000)} 100000\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert (polling_of(1000.0, tree=Tree(tmp_path)) is not None) == (looks and several_cores())
+
+
+def several_cores() -> bool:
+    return len(os.sched_getaffinity(0)) > 1

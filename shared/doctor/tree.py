@@ -51,7 +51,7 @@ class Tree:
             may=may,
             frequencies=self._frequencies(),
             idle=self._idle(may),
-            quota=self._quota(),
+            quota=self.quota(),
         )
 
     def throttled(self) -> Throttled | None:
@@ -119,7 +119,8 @@ class Tree:
                     deepest = IdleState(name, leaves)
         return deepest
 
-    def _quota(self) -> Quota | None:
+    def quota(self) -> Quota | None:
+        """The tightest bound on processor time of the control groups of this process; None where there is none."""
         tightest: Quota | None = None
         for group in self._groups():
             words = (_text(group / "cpu.max") or "").split()
