@@ -38,7 +38,9 @@ class Reuse:
     @property
     def kept_bytes(self) -> int:
         """How much is kept now, held or not."""
-        return sum(room.nbytes for room in tuple(self._kept))
+        # `deque.copy` makes nothing between its first step and its last. `tuple` does, so that the collector may come and run
+        # somebody's finalizer, during which others copy.
+        return sum([room.nbytes for room in self._kept.copy()])
 
     def copy(self, array: Array, dtype: np.dtype[np.generic]) -> Array:
         """A C-contiguous copy of `array` with the element type `dtype`, which may differ in byte order only."""
@@ -69,7 +71,9 @@ class Reuse:
         return None
 
     def _makes_room(self, nbytes: int) -> bool:
-        """Whether so much more may be kept; where there is too much, what nobody holds goes first."""
+        """Whether so much more may be kept; where there is too much, what nobody holds goes first, if that helps."""
+        if nbytes > self._most_bytes:
+            return False
         for _ in range(len(self._kept)):
             if self._fits(nbytes):
                 return True
