@@ -6,7 +6,8 @@ again before the loop sleeps (`pending`).
 
 Tensors of 64 KiB and more are received as views of the library's own message and kept alive by whoever holds the view;
 smaller frames are copied, which is cheaper. Sends copy: the caller may reuse its memory at once, and up to 600 KB it is
-faster, since a thread of pyzmq's would have to wake to give the memory back. A receive into buffers of ours was rejected because it truncates silently and needs one more copy.
+faster, since a thread of pyzmq's would have to wake to give the memory back. A receive into buffers of ours was rejected
+because it truncates silently and needs one more copy.
 
 A bad message is counted by its reason in `counters` and dropped; the peers beside it notice nothing. What ZeroMQ itself
 refuses (a frame over the limit, bytes that are not its protocol) ends that one connection.
