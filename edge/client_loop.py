@@ -249,10 +249,10 @@ class ClientLoop:
         return ticket.wait()
 
     def _over(self, sequence: int) -> bool:
-        """Whether the caller that leads the loop for a request is to leave it: it has its outcome, others wait for theirs, or
-        a signal has come."""
+        """Whether the caller that leads the loop for a request is to leave it: it has its outcome, others wait for theirs, be
+        they there already, or a signal has come."""
         tickets = self._state.tickets
-        return sequence not in tickets or len(tickets) > 1 or self._shield.held
+        return sequence not in tickets or len(tickets) > 1 or bool(self._owed) or self._shield.held
 
     def withdraw(self, sequence: int) -> None:
         """Forget a request: its ticket is dropped and the agent told. Does nothing where it is over. Raises `HeadtailError`

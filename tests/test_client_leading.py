@@ -145,6 +145,30 @@ def test_a_future_whose_outcome_comes_in_a_led_turn_is_ended_on_the_clients_own_
     assert threads.get(timeout=BOUND_S) is client._loop._thread
 
 
+def test_a_future_that_is_decided_in_the_turn_in_which_it_was_asked_for_does_not_wait_for_who_leads(
+    agent: FakeAgent, client: Client
+) -> None:
+    asked: Queue[tuple[Submit, Send]] = Queue()
+
+    def at_once(submit: Submit, send: Send) -> None:
+        agent.answer(submit, send)
+        client._loop._driver._drain()
+
+    def waits(submit: Submit, send: Send) -> None:
+        agent.on_submit = at_once
+        asked.put((submit, send))
+
+    leader = threading.Thread(target=lead, args=(agent, client, waits))
+    leader.start()
+    first = asked.get(timeout=BOUND_S)
+    began = time.monotonic()
+    assert isinstance(client.submit(X, LONG_MS).result(BOUND_S), Answer)
+    assert time.monotonic() - began < LONG_MS / 1000
+    agent.answer(*first)
+    leader.join(BOUND_S)
+    assert not leader.is_alive()
+
+
 def test_ctrl_c_in_the_middle_of_a_turn_leaves_the_turn_whole(agent: FakeAgent, client: Client) -> None:
     done: list[str] = []
 
