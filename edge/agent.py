@@ -128,7 +128,7 @@ class Agent:
                 transports=(self._host.nodes, self._clients),
                 arrivals=self._host.found,
                 own_process=self._process.interpreter(),
-                idle=self._host.journal.idle,
+                idle=self._host.idle,
                 polling=polling_of(settings.loop.poll_us, realtime=settings.process.realtime_priority > 0),
                 expects=self._host.broker.expects,
             )

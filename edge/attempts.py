@@ -3,6 +3,10 @@
 An attempt may be out in several copies, each on another path to its node, which runs it once and answers on every path that
 it came on. The first answer counts; a copy that is lost matters only where it was the last.
 
+Who asked has the answer before anything is learnt of it: what it says of link, clock and node to come is taken in when the
+next thing happens that is no request, or right after the next request was decided (`learn`). What decisions rest on exactly,
+such as what is out and what a node lends, is changed at once.
+
 Methods put what is to be sent into `out`, and return *verdicts*: for an open request an answer that has come, or None where
 something that might have answered will not. What follows from a verdict is the broker's to decide.
 """
@@ -12,6 +16,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from edge.balance import NOT_INSURED, Candidate, Insured
 from edge.cloud_way import CloudWay
 from edge.copies import Copies, best_spare
@@ -19,7 +25,7 @@ from edge.due import DueTimes
 from edge.local_work import LocalWork
 from edge.nodes import REPLACED, Nodes
 from edge.open_request import Attempt, Open
-from edge.paths import STALLED, UP, Path
+from edge.paths import STALLED, UP, Path, Sent
 from edge.register import Register
 from shared.directory import Directory, from_message
 from shared.errors import SettingsError
@@ -49,6 +55,18 @@ OF_ONE_COPY = frozenset({"duplicate", "hello", "size", "input"})
 Verdict = tuple[Open, Answer | None]
 
 
+class Heard(msgspec.Struct, frozen=True):
+    """An answer of which nothing is learnt yet: on which path it came and when, what had been expected of its copy, how long
+    that had waited for what was before it, and how long the node took."""
+
+    path: Path
+    sent: Sent
+    message: Reply
+    at_ns: int
+    waited_ns: int
+    node_ns: int
+
+
 class Attempts:
     """All attempts of one edge. Their state is in `Open.attempts` and, for what is out, in `Node.out` and `Path.out`."""
 
@@ -71,6 +89,8 @@ class Attempts:
         self._copies = Copies(settings.duplicates)
         self._follow = settings.fleet.follow
         self._copies_due = DueTimes(requests, settings.limits.max_open)
+        self.heard: Heard | None = None
+        """The last answer, until something is learnt of it."""
 
     # --- going out ------------------------------------------------------------------------------------------------------
 
@@ -304,15 +324,16 @@ class Attempts:
         if sent is None:
             self._counters["unknown-reply"] += 1
             return None, None
-        node.offset.peer_sent(message.sent_ns, now)
         if isinstance(message, Reply):
-            path.answered(sent, sum(message.stages.values()), now)
-            self._nodes.outliers.answered(node.name, self._ways.slowness(message), now)
-        elif message.reason in ("expired", "cancelled"):
-            path.refused(sent, now)
-        elif message.reason in OF_ONE_COPY and node.carries(key):
-            self._counters["copy-refused"] += 1
-            return None, None
+            node_ns = sum(message.stages.values())
+            self.heard = Heard(path, sent, message, now, path.answered(sent, node_ns, now), node_ns)
+        else:
+            node.offset.peer_sent(message.sent_ns, now)
+            if message.reason in ("expired", "cancelled"):
+                path.refused(sent, now)
+            elif message.reason in OF_ONE_COPY and node.carries(key):
+                self._counters["copy-refused"] += 1
+                return None, None
         first = node.out.pop(key, None) is not None
         open_ = self._open.get(message.sequence)
         attempt = open_.attempt(message.attempt) if open_ is not None else None
@@ -320,6 +341,15 @@ class Attempts:
             self._counters["late-reply" if first else "copy-reply"] += 1
             return None, None
         return open_, attempt
+
+    def learn(self) -> None:
+        """Take in what the last answer says, if that was not done yet."""
+        heard, self.heard = self.heard, None
+        if heard is not None:
+            path, message, at_ns = heard.path, heard.message, heard.at_ns
+            path.node.offset.peer_sent(message.sent_ns, at_ns)
+            path.learn(heard.sent, heard.node_ns, heard.waited_ns, at_ns)
+            self._nodes.outliers.answered(path.node.name, self._ways.slowness(message), at_ns)
 
     def _reply(self, path: Path, message: Reply, event: Received, now: int, out: list[Action]) -> list[Verdict]:
         open_, attempt = self._answered(path, message, now)

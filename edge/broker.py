@@ -85,6 +85,8 @@ class Broker:
         self._last_id = 0
         self._hold = HoldMargin(int(settings.insurance.hold_ms * MS), int(settings.insurance.hold_max_ms * MS))
         self._wake_at = 0
+        self._asked = False
+        """Whether the last event was a request."""
         self._nodes_due: int | None = None
 
     def busy(self) -> bool:
@@ -98,9 +100,20 @@ class Broker:
             return None
         return "answer" if len(self._open) else "request"
 
+    def idle(self) -> None:
+        """The loop is about to sleep: learn from the last answer, where a request was decided since. What would be learnt
+        before the next event anyhow is learnt while nobody waits; nothing else comes of it, so that a replay needs no call
+        of this."""
+        if self._asked:
+            self._attempts.learn()
+
     def handle(self, event: Event, now: int) -> list[Action]:
         """Take one event and say what is to be done. Raises `InvariantBroken` where a rule of our own is broken."""
         out: list[Action] = []
+        asked = type(event) is Arrived
+        if self._attempts.heard is not None and (self._asked or not asked):
+            self._attempts.learn()
+        self._asked = asked
         self.scheduler.pass_time(now)
         match event:
             case Arrived():

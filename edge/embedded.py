@@ -47,7 +47,7 @@ def _parts(settings: EdgeSettings, name: str, host: Host) -> Parts:
         completions=(host.finished,),
         transports=(host.nodes, *host.found),
         room=room_for(limits.max_open),
-        idle=host.journal.idle,
+        idle=host.idle,
         save_journal=host.journal.save,
         heap_bytes=LOOP_HEAP_BYTES,
         polling=polling_of(settings.loop.poll_us),

@@ -104,6 +104,13 @@ class Host:
             return None
         return self._shop.perform(action)
 
+    def idle(self, slack_ns: int) -> None:
+        """The loop is about to sleep, for up to `slack_ns`: do what was put off. The journal first, so that its snapshots are
+        of what events alone have led to."""
+        if self.journal.idle is not None:
+            self.journal.idle(slack_ns)
+        self.broker.idle()
+
     def close(self) -> None:
         """End the executors and close the connections, once a journal that is being saved is there."""
         self.journal.close()

@@ -122,18 +122,21 @@ class Path:
         `node_ns`."""
         return now + self.estimate.network_ns(nbytes) + self.estimate.extra_ns(nbytes, now) + node_ns
 
-    def answered(self, sent: Sent, node_ns: int, now: int) -> None:
-        """A copy was answered on this path, of which the node took `node_ns`: what that says about it. An answer that was on
-        time allows the next exploration at once."""
-        estimate = self.estimate
-        waited_ns = estimate.passed(sent.upto_bytes, sent.sent_ns, node_ns, now)
-        estimate.exchanged(sent.nbytes, now - sent.sent_ns - node_ns, waited_ns, sent.startup_ns)
-        late_by, sure_by = now - sent.typical_ns, sent.sure_ns - sent.typical_ns
-        estimate.finished(sent.nbytes, sent.network_ns, late_by, sure_by, now)
+    def answered(self, sent: Sent, node_ns: int, now: int) -> int:
+        """A copy was answered on this path, of which the node took `node_ns`: what is out on it has changed. Returns how long
+        the copy had waited for what was before it. An answer that was on time allows the next exploration at once."""
         self.answered_ns = max(self.answered_ns, sent.sent_ns)
         if now <= sent.due_ns:
             self.explore_at = now
             self.explored = 0
+        return self.estimate.passed(sent.upto_bytes, sent.sent_ns, node_ns, now)
+
+    def learn(self, sent: Sent, node_ns: int, waited_ns: int, answered_ns: int) -> None:
+        """What a copy that was answered says of exchanges to come."""
+        estimate = self.estimate
+        estimate.exchanged(sent.nbytes, answered_ns - sent.sent_ns - node_ns, waited_ns, sent.startup_ns)
+        late_by, sure_by = answered_ns - sent.typical_ns, sent.sure_ns - sent.typical_ns
+        estimate.finished(sent.nbytes, sent.network_ns, late_by, sure_by, answered_ns)
 
     def refused(self, sent: Sent, now: int) -> None:
         """A copy was refused since it was late or cancelled: an answer would not have come before now."""
@@ -179,7 +182,8 @@ class Path:
         self.node.load(message.load, message.pressure)
         if self.pad is not None and message.probe_sent_ns == self.pad.sent_ns:
             pad, self.pad = self.pad, None
-            self.answered(pad, message.sent_ns - message.received_ns, now)
+            node_ns = message.sent_ns - message.received_ns
+            self.learn(pad, node_ns, self.answered(pad, node_ns, now), now)
 
     def still(self, due_ns: int, now: int) -> float:
         """The chance that the data connection carries anything by `due_ns`, as far as what is out there tells: TCP keeps the

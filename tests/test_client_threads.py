@@ -91,7 +91,7 @@ def test_after_thousands_of_requests_of_every_fate_nothing_is_kept(agent: FakeAg
     while client.stats().open:
         rest(client)
     assert set(kept(client).values()) == {0}, kept(client)
-    assert len(client._loop.machine._outcomes._due) <= 8 * THREADS * EACH  # type: ignore[attr-defined]
+    assert len(client._loop.machine._outcomes.owed.due) <= 8 * THREADS * EACH  # type: ignore[attr-defined]
 
 
 def test_requests_that_were_never_taken_leave_nothing_behind(agent: FakeAgent) -> None:

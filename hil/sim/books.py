@@ -10,7 +10,7 @@ A book has no opinion. `*_ns` is local time of the process.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from heapq import heappop
 
 from cloud.kept import Identity
@@ -224,6 +224,8 @@ class NodeView:
         self.credits = 0
         self.out: dict[tuple[int, int], Attempt] = {}
         """Attempts that are answered on no path yet: each holds a credit."""
+        self.asked: deque[tuple[int, int]] = deque(maxlen=256)
+        """Attempts that it was asked of late, each copy by itself."""
         self.paths = [PathView(self) for _ in range(paths)]
 
 

@@ -312,6 +312,7 @@ def _asked(book: EdgeBook, message: Infer, action: Send, event: Event, now: int)
     attempt = Attempt(message, key or NOBODYS[0], now, now if out is None else out.typical_ns, book.step, copy=copy)
     view.out[number] = attempt
     view.node.out.setdefault(number, attempt)
+    view.node.asked.append(number)
     book.sending = (view, attempt)
 
 

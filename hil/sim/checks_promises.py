@@ -130,11 +130,12 @@ class NothingOnSuspects(Check):
     request.
 
     A node that was lost and comes back as another incarnation is not used again before the least pause after its return is
-    over. One that is about to leave, or is left alone for doing worse than its peers, gets no request either, and of those
-    that are left alone at least as many are not. An executor whose run is overdue counts as never free: what is promised
-    must be kept by the others. A connection is stalled where an answer on it is overdue by more than the settings allow and
-    the broker has had a step since then in which it could have seen that, unless the connection has carried something in
-    between, or the answer is overdue for so long (5 s) that the broker has given it up.
+    over. One that is about to leave, or is left alone for doing worse than its peers, gets no request either (but further
+    copies of one that it was asked), and of those that are left alone at least as many are not. An executor whose run is
+    overdue counts as never free: what is promised must be kept by the others. A connection is stalled where an answer on
+    it is overdue by more than the settings allow and the broker has had a step since then in which it could have seen
+    that, unless the connection has carried something in between, or the answer is overdue for so long (5 s) that the
+    broker has given it up.
     """
 
     number = 16
@@ -156,7 +157,8 @@ class NothingOnSuspects(Check):
             self.broken(book, f"{name} is sent request {message.sequence}, and is not in the directory")
         if view.node.draining:
             self.broken(book, f"{name} is sent request {message.sequence}, and is about to leave")
-        if inside.ejected(book.broker, name, now):
+        first = view.node.asked.count((message.sequence, message.attempt)) == 1
+        if first and inside.ejected(book.broker, name, now):
             self._left_alone(book, name, message, now)
         if now < view.return_ns:
             self.broken(
