@@ -133,15 +133,15 @@ def encode(message: Message, tensors: Sequence[Array | Buffer] = ()) -> list[byt
 
 def raw_frame(array: Array) -> memoryview:
     """The bytes of an array, little-endian, C order: a view where the array is so already, else of a converted copy."""
-    order = array.dtype.byteorder
-    if order == ">" or (order == "=" and not _LITTLE):
-        array = array.astype(array.dtype.newbyteorder("<"))
+    if not (_LITTLE and array.dtype.isnative):
+        array = array.astype(array.dtype.newbyteorder("<"), copy=False)
     if not array.flags.c_contiguous:
         array = np.ascontiguousarray(array)
-    return array.reshape(-1).view(np.uint8).data
+    return array.reshape(-1).view(_BYTE).data
 
 
 _LITTLE = np.little_endian
+_BYTE = np.dtype(np.uint8)
 
 
 def tensor_of(array: Array) -> Tensor:
