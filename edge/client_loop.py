@@ -410,7 +410,10 @@ class ClientLoop:
 
     def _give(self, ticket: Ticket, outcome: Outcome) -> None:
         """End a ticket: on the loop's own thread, unless it is that of the caller who leads the loop."""
-        if self._driver.leader is None or ticket is self._led:
+        led = ticket is self._led
+        if led:
+            self._led = None  # a ticket keeps its outcome
+        if led or self._driver.leader is None:
             _resolve(ticket, outcome)
         else:
             self._owed.append((ticket, outcome))

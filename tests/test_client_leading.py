@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from queue import Queue
 from types import FrameType
@@ -167,6 +168,14 @@ def test_a_future_that_is_decided_in_the_turn_in_which_it_was_asked_for_does_not
     agent.answer(*first)
     leader.join(BOUND_S)
     assert not leader.is_alive()
+
+
+def test_an_outcome_that_the_caller_lets_go_of_is_kept_by_nobody(agent: FakeAgent, client: Client) -> None:
+    outcome = lead(agent, client, agent.answer)
+    assert isinstance(outcome, Answer)
+    tensor = weakref.ref(outcome.outputs["y"])
+    del outcome
+    assert tensor() is None
 
 
 def test_ctrl_c_in_the_middle_of_a_turn_leaves_the_turn_whole(agent: FakeAgent, client: Client) -> None:
