@@ -324,8 +324,10 @@ class ClientLoop:
         return self._parts.save_journal(path)
 
     def on_loop(self) -> bool:
-        """Whether the calling thread is the loop's own, or turns the loop in its place."""
-        return threading.current_thread() is self._thread or self._driver.leader == threading.get_ident()
+        """Whether the calling thread is the loop's own, or turns the loop in its place, or is about to."""
+        if threading.current_thread() is self._thread or self._driver.leader == threading.get_ident():
+            return True
+        return self._shield.up()
 
     def check_may_wait(self, what: str) -> None:
         """Raise `HeadtailError` on the loop's own thread; `what` is the call that would wait."""
