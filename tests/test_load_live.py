@@ -272,6 +272,8 @@ def test_a_run_in_which_nothing_was_due_is_not_judged_and_no_search_goes_on_from
         (("tcp://127.0.0.1:1", "--plan", "none.plan"), "none.plan"),
         (("ipc://relative",), "expected ipc:///absolute"),
         (("ipc:///tmp/none", "--coding", "raw"), "--coding"),
+        (("ipc:///tmp/none", "--threads", "2"), "--threads: ipc:///tmp/none runs already"),
+        (("tcp://127.0.0.1:1", "--plan", "none.plan", "--threads", "1"), "--threads"),
     ],
 )
 def test_a_target_that_cannot_be_asked_is_one_line_and_status_2(

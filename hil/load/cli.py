@@ -58,7 +58,9 @@ def load(
     plan: Annotated[Path | None, typer.Option(help="The bundle whose inputs are sent; a node needs it.")] = None,
     model: Annotated[str | None, typer.Option(help="Which of an agent's models; needed where it has several.")] = None,
     coding: Annotated[str | None, typer.Option(help="Node: how the input is written; its best route's.")] = None,
-    threads: Annotated[int, typer.Option(min=1, max=256, help="Of the node that is started for a bundle.")] = 1,
+    threads: Annotated[
+        int | None, typer.Option(min=1, max=256, help="Of the node that is started for a bundle; 1 where not given.")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**31, help="Of the arrivals.")] = 1,
     late_share: Annotated[
         float | None,

@@ -40,7 +40,7 @@ class Asked:
     plan: Path | None = None
     model: str | None = None
     coding: str | None = None
-    threads: int = 1
+    threads: int | None = None
     seed: int = 1
 
 
@@ -55,6 +55,11 @@ class Opened:
         self._bundle: Bundle | None = None
         self._frames: Sequence[tuple[Buffer, ...]] = ()
         self._inputs: Sequence[Inputs] = ()
+        runs = asked.target.startswith(("ipc://", "tcp://"))
+        if runs and asked.threads is not None:
+            raise UserError(
+                f"--threads: {asked.target} runs already; name them for a bundle, for which a node is started"
+            )
         if asked.target.startswith("ipc://"):
             self._open_agent(asked)
         elif asked.target.startswith("tcp://"):
@@ -99,7 +104,7 @@ class Opened:
         if asked.plan is not None:
             raise UserError("--plan: the target is a bundle already; expected one or the other")
         bundle = load_bundle(asked.target)
-        node = stack.enter_context(OwnNode(bundle.path, asked.threads, own_settings(), WEIGHT))
+        node = stack.enter_context(OwnNode(bundle.path, asked.threads or 1, own_settings(), WEIGHT))
         self._open_node(asked, node.endpoint(), bundle)
 
     def _open_node(self, asked: Asked, endpoint: str, bundle: Bundle) -> None:
