@@ -146,7 +146,7 @@ class Node:
                 transports=(self._router,),
                 arrivals=(self._leaving, *found),
                 own_process=self._process.interpreter(),
-                idle=self._journal.idle,
+                idle=self._idle,
                 polling=polling_of(settings.loop.poll_us, realtime=settings.process.realtime_priority > 0),
                 expects=self._expects,
             )
@@ -227,6 +227,12 @@ class Node:
     def _expects(self) -> str | None:
         """What the loop waits for; None while an executor's thread works, which needs the interpreter when it has done."""
         return None if self._session.scheduler.running else "request"
+
+    def _idle(self, slack_ns: int) -> None:
+        """The journal first, so that its snapshots are of what events alone have led to."""
+        if self._journal.idle is not None:
+            self._journal.idle(slack_ns)
+        self._session.idle()
 
     def _perform(self, action: Action) -> Event | None:
         if isinstance(action, Send):

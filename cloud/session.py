@@ -154,6 +154,11 @@ class Session:
         """Whether there is work for the device, running or waiting."""
         return self.scheduler.running > 0 or self.scheduler.queued > 0
 
+    def idle(self) -> None:
+        """The loop is about to sleep: learn from the launch that ended last. That would be done before the next event anyhow,
+        and nothing else comes of it, so that a replay needs no call of this."""
+        self.scheduler.latency.learn()
+
     # --- messages -----------------------------------------------------------------------------------------------------
 
     def _received(self, event: Received, now: int, out: list[Action]) -> None:

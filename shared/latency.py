@@ -206,6 +206,8 @@ class Latency:
         self.lead_ns = 0
         """What launches take beyond what they typically run, from the decision until their end is heard of, but for the
         slowest few; 0 where nothing was told of it."""
+        self._ran: tuple[WorkKey, int, int, int] | None = None
+        """What `ran` was told last, until something is learnt of it."""
 
     @classmethod
     def of(cls, plans: Iterable[tuple[str, Plan]], side: str, slowdown: float = 1.0) -> Latency:
@@ -312,6 +314,20 @@ class Latency:
         rows, _ = self.batch_within(key, budget_ns, most)
         return self._curves[key].best[rows - 1]
 
+    def ran(self, key: WorkKey, rows: int, elapsed_ns: int, lead_ns: int) -> None:
+        """A launch ended by itself, of which it was heard `lead_ns` later than it typically takes. It is learnt from before
+        time passes, or by `learn`."""
+        self.learn()
+        self._ran = (key, rows, elapsed_ns, lead_ns)
+
+    def learn(self) -> None:
+        """Learn from the launch that ended last, if that was not done yet."""
+        ran, self._ran = self._ran, None
+        if ran is not None:
+            key, rows, elapsed_ns, lead_ns = ran
+            self.observe(key, rows, elapsed_ns)
+            self.observe_lead(lead_ns)
+
     def observe(self, key: WorkKey, rows: int, elapsed_ns: int) -> None:
         """Learn from a launch that ended by itself."""
         curve = self._curves.get(key) or self._curve(key)
@@ -339,6 +355,8 @@ class Latency:
         """Let time pass. What has not run for a while is taken to be as much slower than its profile as what did run of late,
         by and by, and where nothing ran for longer still, as its profile. What was seen of it is wrong by then in either
         way: it is neither promised on the strength of a cool device nor given up because of a hot one."""
+        if self._ran is not None:
+            self.learn()
         passed, self._now = now - self._aged_ns, now
         if passed < AGE_EVERY_NS:
             return

@@ -119,6 +119,7 @@ class Scheduler:
     def go_on(self, job: Job, launch: Launch, outputs: tuple[Array | Buffer, ...]) -> None:
         """A first part of a job's work has run and gave `outputs`: the rest waits. To be called before anything else is
         submitted: its place in the queue was kept only until the launch ended."""
+        self.latency.learn()
         rest = rest_of(job, launch, outputs)
         if not self._queue.push(rest):
             raise InvariantBroken(f"there is no place for the rest of job {job.id}")
@@ -140,11 +141,16 @@ class Scheduler:
 
     def ended(self, run: int, began_ns: int, ended_ns: int, now: int = 0) -> tuple[Launch, frozenset[int]]:
         """A run ended by itself, which teaches the latency model: its slot and executor are free. `now` is when that is heard
-        of, where that is later. Returns the launch and the jobs that nobody wanted any more."""
+        of, where that is later. Returns the launch and the jobs that nobody wanted any more. Where the work is that of many
+        and nothing waits, the model learns later, so that those who asked need not wait for that."""
         launch, unwanted = self._release(run)
-        self.latency.observe(launch.key, launch.rows, ended_ns - began_ns)
-        if self._of_many:
-            self.latency.observe_lead(max(launch.typical_ns, ended_ns, now) - launch.typical_ns)
+        latency, took_ns = self.latency, ended_ns - began_ns
+        if not self._of_many:
+            latency.observe(launch.key, launch.rows, took_ns)
+            return launch, unwanted
+        latency.ran(launch.key, launch.rows, took_ns, max(launch.typical_ns, ended_ns, now) - launch.typical_ns)
+        if self._queue.jobs:
+            latency.learn()
         return launch, unwanted
 
     def failed(self, run: int, now: int, *, late: bool = False) -> tuple[Launch, frozenset[int]]:
