@@ -30,7 +30,7 @@ from shared.directory import check_length
 from shared.directory_file import DirectoryWatch
 from shared.driver import Driver, polling_of
 from shared.errors import SettingsError
-from shared.events import Action, Draining, Event, Leave, Received, Run, Send, SendFailed
+from shared.events import Action, Draining, Event, Leave, Received, Run, Send, SendFailed, Tick
 from shared.journal.keeper import Keeper
 from shared.lateness import LatenessFigures
 from shared.letter_box import LetterBox
@@ -179,7 +179,8 @@ class Node:
         elif not isinstance(event.message, Infer) and (
             self._measurer.takes(event, now) or self._letter_box.takes(event, now)
         ):
-            return []
+            # Requests that came together with it may be put off until the last of all is here.
+            return [] if event.more else self._machine.handle(Tick(0), now)
         actions = self._machine.handle(event, now)
         self._measurer.look(now)
         return actions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -361,6 +361,21 @@ def test_a_node_shows_its_letters_only_where_that_is_said(bundle: Path) -> None:
             status, said = call(endpoint, "--replay", "--deadline-ms", "30000")
             assert status == 0, said
             assert "answer" in said
+
+
+def test_a_request_that_came_together_with_a_question_about_letters_is_launched_with_it(bundle: Path) -> None:
+    plan = load_bundle(bundle).plan
+    group = NodeGroup(endpoint="tcp://127.0.0.1:*", models=(str(bundle),))
+    with closing(Node(CloudSettings(node=group, memory=Memory(preallocated_memory_mb=64)))) as service:
+        (contract,) = service.models.values()
+        frames = tuple(array.tobytes() for array in inputs_for(plan))
+        tensors = tuple(Tensor(spec.dtype, spec.shape) for spec in plan.inputs)
+        request = infer(1, contract=contract, tensors=tensors)
+        question = AskLetters(PROTOCOL, 1)
+        service.handle(Received(LINK, msgspec.structs.replace(hello(), contracts=(contract,))), T0)
+        assert service.handle(Received(LINK, request, frames, more=True), T0) == []
+        assert service.handle(Received(LINK, question, more=True), T0) == []
+        run_of(service.handle(Received(LINK, question), T0))
 
 
 def test_a_journal_cannot_be_asked_again(tmp_path: Path) -> None:
