@@ -190,8 +190,8 @@ class Attempts:
                 if attempt.alive and attempt.awaited and spare is not None:
                     self._copy(open_, attempt, spare, now, out)
 
-    def next_copy(self) -> int | None:
-        """When `copies_due` has something to do next."""
+    def next_copy(self) -> int:
+        """When `copies_due` has something to do next; `NEVER_NS` where it has nothing."""
         return self._copies_due.soonest()
 
     def end(self, open_: Open, out: list[Action]) -> list[int]:

@@ -22,6 +22,7 @@ from edge.admission import refusal
 from edge.attempts import Attempts, Verdict
 from edge.balance import Candidate, Considered, Insured
 from edge.cloud_way import CloudWay
+from edge.due import NEVER_NS
 from edge.grants import Grants
 from edge.hold import HoldMargin
 from edge.insurance import Insurance, local_answer
@@ -87,7 +88,7 @@ class Broker:
         self._wake_at = 0
         self._asked = False
         """Whether the last event was a request."""
-        self._nodes_due: int | None = None
+        self._nodes_due = NEVER_NS
 
     def busy(self) -> bool:
         """Whether there is work for the device, running or waiting."""
@@ -399,7 +400,7 @@ class Broker:
                 continue
             if now >= open_.resolve_by or (open_.held is not None and now >= open_.hold_until):
                 self._end(open_, Missed(open_.stage_at_fault(), open_.trouble), now, out)
-        if self._nodes_due is not None and now >= self._nodes_due:
+        if now >= self._nodes_due:
             actions, lost, stalled = self.nodes.tick(now)
             out += actions
             self._settle(self._attempts.lost(lost, now, out), now, out)
@@ -422,15 +423,12 @@ class Broker:
             self._resolve(open_, without, out)
 
     def _wake(self, now: int, out: list[Action]) -> None:
-        self._nodes_due = at = self.nodes.next_wakeup()
-        due, copy, work = self._open.due.soonest(), self._attempts.next_copy(), self.scheduler.next_wakeup(now)
-        if due is not None and (at is None or due < at):
-            at = due
-        if copy is not None and (at is None or copy < at):
-            at = copy
-        if work is not None and (at is None or work < at):
+        self._nodes_due = nodes = self.nodes.next_wakeup()
+        at = min(nodes, self._open.due.soonest(), self._attempts.next_copy())
+        work = self.scheduler.next_wakeup(now)
+        if work is not None and work < at:
             at = work
-        if at is not None:
+        if at < NEVER_NS:
             at = at if at > now else now
             if at != self._wake_at:
                 self._wake_at = at

@@ -19,6 +19,7 @@ import msgspec
 from edge.agents import PRIMARY
 from edge.announced import MAX_STREAMS, NOTHING_YET, StreamPromise, check_announcement
 from edge.door import choose_model
+from edge.due import NEVER_NS
 from edge.owed import Counts, Entry, Owed
 from edge.stub import Given, announcement_of
 from shared.errors import InputError, InvariantBroken
@@ -70,7 +71,7 @@ class Direct:
         self.faults: dict[str, int] = {}
         self._padded: dict[int, Request] = {}
         """Open requests whose outcomes are cut to what was asked."""
-        self._broker_wake_ns: int | None = None
+        self._broker_wake_ns = NEVER_NS
         self._wake_ns: int | None = None
         self.counts: Counts = self.owed.counts
         self.lateness: Lateness = self.owed.lateness
@@ -162,11 +163,10 @@ class Direct:
             self.counts.ignored += 1
 
     def _tick(self, event: Tick, now: int, actions: list[Action]) -> None:
-        if self._broker_wake_ns is not None and self._broker_wake_ns <= now:
-            self._broker_wake_ns = None
+        if self._broker_wake_ns <= now:
+            self._broker_wake_ns = NEVER_NS
             self._tell(event, now, actions)
-        soonest = self.owed.due.soonest()
-        if soonest is not None and soonest <= now:
+        if self.owed.due.soonest() <= now:
             self.owed.margin.woke(event.late_ns)
             self._end(self.owed.overdue(now, "the agent did not answer"), actions)
 
@@ -217,9 +217,7 @@ class Direct:
         return msgspec.structs.replace(resolve, outcome=as_asked(resolve.outcome, padding, request.length))
 
     def _wake(self, actions: list[Action]) -> None:
-        wake, other = self.owed.due.soonest(), self._broker_wake_ns
-        if wake is None or (other is not None and other < wake):
-            wake = other
-        if wake is not None and wake != self._wake_ns:
+        wake = min(self.owed.due.soonest(), self._broker_wake_ns)
+        if wake < NEVER_NS and wake != self._wake_ns:
             self._wake_ns = wake
             actions.append(WakeAt(wake))

@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from heapq import heapify, heappop, heappush
 
+NEVER_NS = 1 << 62
+"""When what is due at no time is due."""
+
 TIMES_EACH = 8
 """Times that an open request has at most: its own, and one for each answer that is kept for it."""
 
@@ -39,15 +42,15 @@ class DueTimes:
             if number in self._open:
                 yield number
 
-    def soonest(self) -> int | None:
-        """The next time at which an open request is due; None where none is."""
+    def soonest(self) -> int:
+        """The next time at which an open request is due; `NEVER_NS` where none is."""
         heap = self._heap
         while heap:
             at_ns, number = heap[0]
             if number in self._open:
                 return at_ns
             heappop(heap)
-        return None
+        return NEVER_NS
 
     def numbers(self) -> set[int]:
         """Every request that has a time."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from edge.due import NEVER_NS
 from edge.outliers import Outliers
 from edge.paths import STALLED, UP, Connection, Kind, Path, Sent, State, connections, ways_of
 from edge.redial import to_redial
@@ -28,9 +29,6 @@ HELLO_EVERY_NS = 250 * MS
 FORGET_NS = 5_000 * MS
 """An attempt that is overdue for so long will not be answered: its credit is taken back, so that a node that owes a few
 answers for ever is not shut out for ever."""
-
-NEVER_NS = 1 << 62
-"""Later than any time that there is."""
 
 REPLACED = "replaced"
 """The good-bye of a node that serves a newer process of this edge's name."""
@@ -118,7 +116,8 @@ class Nodes:
         found: list[Path] = []
         left_alone: list[Path] = []
         nodes = 0
-        for node in self._orders.get(contract) or self._order_for(contract):
+        order = self._orders.get(contract)
+        for node in self._order_for(contract) if order is None else order:
             if contract not in node.contracts or node.draining or len(node.out) >= node.credits:
                 continue
             if node.name in self._leaves_at:
@@ -385,8 +384,8 @@ class Nodes:
                 actions += path.keep_warm(now)
         return actions, lost, stalled
 
-    def next_wakeup(self) -> int | None:
-        """When `tick` is due next."""
+    def next_wakeup(self) -> int:
+        """When `tick` is due next; `NEVER_NS` where it is not."""
         soonest = min(self._leaves_at.values()) if self._leaves_at else NEVER_NS
         for path in self._paths:
             state, at = path.state, path.probe_at if path.probe_up else NEVER_NS
@@ -401,7 +400,7 @@ class Nodes:
             elif state is State.PAUSED:
                 at = path.return_at if path.return_at < at else at
             soonest = at if at < soonest else soonest
-        return soonest if soonest < NEVER_NS else None
+        return soonest
 
     def _greet(self, path: Path, now: int) -> list[Action]:
         path.state = State.GREETING

@@ -37,6 +37,7 @@ from edge.client_events import (
     Heard,
     Unsent,
 )
+from edge.due import NEVER_NS
 from edge.owed import NO_ANSWER, Counts, Entry, Owed
 from shared.events import ClockJumped, Hold, Resolve, Tick, WakeAt, Withdrawn
 from shared.lateness import Lateness
@@ -273,11 +274,11 @@ class Outcomes:
 
     def _wake(self, actions: list[ClientAction]) -> None:
         wake, other, retry = self.owed.due.soonest(), self._agents.soonest(), self._retry_ns
-        if other is not None and (wake is None or other < wake):
+        if other is not None and other < wake:
             wake = other
-        if retry is not None and (wake is None or retry < wake):
+        if retry is not None and retry < wake:
             wake = retry
-        if wake is not None and wake != self._wake_ns:
+        if wake < NEVER_NS and wake != self._wake_ns:
             self._wake_ns = wake
             actions.insert(0, WakeAt(wake))
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.due import TIMES_EACH, DueTimes
+from edge.due import NEVER_NS, TIMES_EACH, DueTimes
 
 
 def test_requests_come_when_they_are_due_the_soonest_first() -> None:
@@ -14,7 +14,7 @@ def test_requests_come_when_they_are_due_the_soonest_first() -> None:
     assert list(times.due(25)) == [2, 3]
     assert times.soonest() == 30
     assert list(times.due(100)) == [1, 2]
-    assert times.soonest() is None
+    assert times.soonest() == NEVER_NS
 
 
 def test_requests_that_ended_are_not_due() -> None:

@@ -101,7 +101,7 @@ class NothingLeft(Check):
                 self.broken(client, "a wake-up is asked for, and nothing is open")
         for edge in shelf.edges:
             due = edge.broker.nodes.next_wakeup()
-            if edge.wake_ns is not None and (due is None or edge.wake_ns < due):
+            if edge.wake_ns is not None and edge.wake_ns < due:
                 self.broken(edge, "a wake-up is asked for that is not for its nodes")
             for name, known in inside.edge_nodes(edge.broker).items():
                 old = [k for k, s in known.out.items() if edge.host.local(at) > s.typical_ns + 2 * FORGET_NS]
