@@ -279,10 +279,13 @@ class Latency:
 
     def pessimistic(self, key: WorkKey, rows: int = 1) -> int:
         """Time that a launch with `rows` rows stays under with 97 %."""
-        curve = self._curves.get(key) or self._curve(key)
-        if rows > len(curve.table):
+        try:
+            curve = self._curves[key]
+            return int(curve.table[rows - 1] * curve.high)
+        except LookupError:
+            curve = self._curve(key)
             curve.tabulate(rows)
-        return int(curve.table[rows - 1] * curve.high)
+            return int(curve.table[rows - 1] * curve.high)
 
     def worst(self, key: WorkKey, rows: int = 1) -> int:
         """The longest time that a launch with `rows` rows took of late (or the profile's p99, before any ran)."""

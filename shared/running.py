@@ -143,6 +143,11 @@ class Running:
         """When each executor is free at the latest; `NEVER_NS` where it is suspect."""
         return [at if at > now else now for at in self._surely]
 
+    def soonest_free(self, now: int) -> int:
+        """When the first executor is free at the latest; `NEVER_NS` where all are suspect."""
+        at = min(self._surely)
+        return at if at > now else now
+
     def likely_free_at(self, now: int) -> list[int]:
         """When each executor is typically free."""
         likely = [at if at > now else now for at in self._likely]

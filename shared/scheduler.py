@@ -89,10 +89,11 @@ class Scheduler:
     def can_promise(self, now: int, work: Promise) -> bool:
         """Whether this work can be promised on top of all that is promised already, and of the frames that are expected of
         streams as important."""
-        free = self._running.free_at(now)
         if not self._queue.promised and not self.streams:
-            return min(free) + work.duration_ns <= work.deadline_ns
-        return first_broken(free, [*self._with_expected(self._promises(), work, now), work]) is None
+            return self._running.soonest_free(now) + work.duration_ns <= work.deadline_ns
+        return (
+            first_broken(self._running.free_at(now), [*self._with_expected(self._promises(), work, now), work]) is None
+        )
 
     def displaced(self, now: int, work: Promise) -> list[int] | None:
         """The promised jobs of lesser classes that would have to be revoked for this work to be promised; None where not
@@ -264,12 +265,13 @@ class Scheduler:
     def _shed(self, now: int) -> tuple[Job, ...]:
         """Take out of the queue what was promised and cannot be kept, the least important first. Work that was put off is
         rather begun now."""
+        if len(self._queue.promised) == 1 and not self.streams:
+            (job,) = self._queue.promised.values()
+            begins = max(job.earliest_ns, self._running.soonest_free(now))
+            if begins + self.latency.pessimistic(job.key, job.row.rows) <= job.deadline_ns:
+                return ()
         promises = self._promises(put_off=True)
         free = self._running.free_at(now)
-        if len(promises) == 1 and not self.streams:
-            promise = promises[0]
-            if max(promise.release_ns, min(free)) + promise.duration_ns <= promise.deadline_ns:
-                return ()
         expected = self._beside(promises, now)
         if first_broken(free, [*promises, *expected]) is None:
             return ()
@@ -438,7 +440,7 @@ class Scheduler:
         return False
 
     def _promise(self, job: Job, release_ns: int = 0) -> Promise:
-        duration = self.latency.pessimistic(job.key, job.rows)
+        duration = self.latency.pessimistic(job.key, job.row.rows)
         return Promise(job.id, duration, job.deadline_ns, release_ns, job.priority)
 
     def _promises(self, *, put_off: bool = False) -> list[Promise]:
@@ -460,7 +462,7 @@ class Scheduler:
     def _expected(self, priority: int, until_ns: int, now: int) -> list[Promise]:
         if not self.streams:
             return []
-        free = min(self._running.free_at(now))
+        free = self._running.soonest_free(now)
         return self.streams.expected(self.latency, priority, until_ns, now, free if free < NEVER_NS else 0)
 
     def validate(self) -> None:

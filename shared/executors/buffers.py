@@ -92,7 +92,10 @@ class Slot:
 
     def holds(self, array: Array) -> bool:
         """Whether an array lies in this slot's memory, so that it must be copied before it leaves."""
-        return any(np.may_share_memory(array, own) for own in self._arrays)
+        for own in self._arrays:  # noqa: SIM110 -- a generator would be made for each output
+            if np.may_share_memory(array, own):
+                return True
+        return False
 
 
 def _aligned(spec: TensorSpec, rows: int) -> Array:
