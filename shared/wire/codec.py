@@ -213,7 +213,7 @@ decode_agent: _Decoder[AgentMessage] = _Decoder(AgentMessage)
 """Decode what an agent may say (used by a client)."""
 
 
-def check(message: Message, sizes: list[int], max_total: int) -> None:
+def check(message: Message, sizes: Sequence[int], max_total: int) -> None:
     """Hold a decoded message against its frames, the header's first, of so many bytes, and the protocol's limits. Raises
     `PeerError`."""
     match message:
@@ -339,7 +339,7 @@ def _check_model(info: ModelInfo) -> None:
             raise PeerError("shape", f"the padding of model {info.name!r}: {fault}")
 
 
-def _check_answer(answer: AnswerHeader, sizes: list[int], max_total: int) -> None:
+def _check_answer(answer: AnswerHeader, sizes: Sequence[int], max_total: int) -> None:
     _check_words(answer.node or "", answer.rung, answer.contract, answer.fidelity.name)
     _check_numbers(answer.cut or 0)
     _check_tensors(answer.tensors, sizes, max_total, raw=True)
@@ -352,8 +352,9 @@ def _check_numbers(*numbers: int) -> None:
 
 
 def _check_spans(*spans_ns: int) -> None:
-    if min(spans_ns) < 0 or max(spans_ns) > MAX_SPAN_NS:
-        raise PeerError("range", f"spans of {spans_ns} ns where 0 to {MAX_SPAN_NS} may come")
+    for span_ns in spans_ns:
+        if not 0 <= span_ns <= MAX_SPAN_NS:
+            raise PeerError("range", f"a span of {span_ns} ns where 0 to {MAX_SPAN_NS} may come")
 
 
 def _check_pressure(pressure: Pressure) -> None:
@@ -370,22 +371,24 @@ def _check_rows(rows: int) -> None:
 
 
 def _check_words(*words: str) -> None:
-    longest = max(map(len, words))
-    if longest > MAX_WORD:
-        raise PeerError("word", f"{longest} characters where at most {MAX_WORD} may come")
+    for word in words:
+        if len(word) > MAX_WORD:
+            raise PeerError("word", f"{len(word)} characters where at most {MAX_WORD} may come")
 
 
-def _check_tensors(tensors: Sequence[Tensor], sizes: list[int], max_total: int, *, raw: bool) -> None:
+def _check_tensors(tensors: Sequence[Tensor], sizes: Sequence[int], max_total: int, *, raw: bool) -> None:
     if len(tensors) != len(sizes) - 1:
         raise PeerError("frames", f"{len(tensors)} tensors in {len(sizes) - 1} frames")
-    carried, decoded = sizes[1:], list(map(tensor_nbytes, tensors))
-    if raw and carried != decoded:
-        place, tensor = next((i, t) for i, t in enumerate(tensors) if carried[i] != decoded[i])
-        told = f"tensor {place} ({tensor.dtype}, {tensor.shape})"
-        raise PeerError("size", f"{told} in {carried[place]} bytes, not {decoded[place]}")
-    most = max(sum(carried), sum(decoded))
-    if most > max_total:
-        raise PeerError("size", f"{most} bytes; at most {max_total} may come")
+    carried = decoded = 0
+    for frame, tensor in enumerate(tensors, 1):
+        size, nbytes = sizes[frame], tensor_nbytes(tensor)
+        if raw and size != nbytes:
+            told = f"tensor {frame - 1} ({tensor.dtype}, {tensor.shape})"
+            raise PeerError("size", f"{told} in {size} bytes, not {nbytes}")
+        carried += size
+        decoded += nbytes
+    if carried > max_total or decoded > max_total:
+        raise PeerError("size", f"{max(carried, decoded)} bytes; at most {max_total} may come")
 
 
 @lru_cache(KNOWN_TENSORS)
