@@ -266,9 +266,9 @@ class Scheduler:
         """Take out of the queue what was promised and cannot be kept, the least important first. Work that was put off is
         rather begun now."""
         if len(self._queue.promised) == 1 and not self.streams:
-            (job,) = self._queue.promised.values()
-            begins = max(job.earliest_ns, self._running.soonest_free(now))
-            if begins + self.latency.pessimistic(job.key, job.row.rows) <= job.deadline_ns:
+            (only,) = self._queue.promised.values()
+            begins = max(only.earliest_ns, self._running.soonest_free(now))
+            if begins + self.latency.pessimistic(only.key, only.row.rows) <= only.deadline_ns:
                 return ()
         promises = self._promises(put_off=True)
         free = self._running.free_at(now)
