@@ -131,7 +131,7 @@ def play(
             key, takes_ns, in_time = what  # type: ignore[misc]
             sent = path.out.pop(key)
             if in_time:
-                path.answered(sent, takes_ns, now)
+                path.learn(sent, takes_ns, path.answered(sent, takes_ns, now), now)
             else:
                 path.refused(sent, now)
     return found
