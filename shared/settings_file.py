@@ -6,7 +6,6 @@ folder in which the command happens to run, so that a configuration works from a
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -14,6 +13,7 @@ from msgspec.structs import replace
 from shared.errors import SettingsError
 from shared.settings import CloudSettings, EdgeSettings, Journal
 from shared.settings_check import Settings, decode
+from shared.toml_text import parse_toml
 
 
 def load(path: Path, kind: type[Settings]) -> Settings:
@@ -32,15 +32,7 @@ def load(path: Path, kind: type[Settings]) -> Settings:
         raise SettingsError(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise SettingsError(f"{str(path)!r}: no path of a file: {error}") from None
-    try:
-        tree = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        reason = str(error).replace("at end of document", f"at line {text.count(chr(10)) + 1}, the end of the file")
-        raise SettingsError(f"{path}: not valid TOML: {reason}") from None
-    except RecursionError:
-        raise SettingsError(f"{path}: not valid TOML: brackets stand too deep in each other") from None
-    except ValueError as error:
-        raise SettingsError(f"{path}: holds a number that is too long: {error}") from None
+    tree = parse_toml(text, str(path), SettingsError)
     try:
         return decode(tree, kind)
     except SettingsError as error:

@@ -88,6 +88,22 @@ def test_a_case_that_breaks_a_rule_is_refused_by_name(tmp_path: Path, text: str,
         read_case(path)
 
 
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"a = " + b"[" * 20_000, "case.toml: not valid TOML: brackets stand too deep"),
+        (b"a = " + b"9" * 5_000, "case.toml: holds a number that is too long"),
+        (b"a = \xff", "case.toml: not a text file in UTF-8"),
+        (b"a = ", "case.toml: not valid TOML: .*line 1"),
+    ],
+)
+def test_what_is_no_toml_is_no_case(tmp_path: Path, content: bytes, says: str) -> None:
+    path = tmp_path / "case.toml"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=says):
+        read_case(path)
+
+
 # --- arrivals ----------------------------------------------------------------------------------------------------------
 
 

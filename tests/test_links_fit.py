@@ -246,7 +246,7 @@ def test_a_log_of_echoes_is_fitted_as_it_is(tmp_path: Path) -> None:
         (["fit", "{}/short.csv", "-o", "{}/x.toml"], "do not hold four blocks of 10 s"),
         (["fit", "{}/short.csv", "-o", "{}/x.toml", "--edge", "1.1"], "--edge 1.1 is below --congested 1.6"),
         (["fit", "{}/short.csv", "-o", "{}/x.toml", "--step-ms", "0"], "--step-ms is 0; expected 1 to 1000"),
-        (["generate", "{}/short.csv", "-o", "{}/x.toml"], "short.csv: not a TOML file"),
+        (["generate", "{}/short.csv", "-o", "{}/x.toml"], "short.csv: not valid TOML"),
         (["generate", str(SETS[0]), "-o", "{}/no/x.csv"], "no/x.csv: cannot be written: No such file or directory"),
         (
             ["generate", str(SETS[0]), "-o", "{}/x.toml", "--step-ms", "2000"],

@@ -151,7 +151,9 @@ def test_a_state_that_nothing_leads_to_is_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("name = ", r"s\.toml: not a TOML file"),
+        ("name = ", r"s\.toml: not valid TOML"),
+        ("name = " + "[" * 20_000, r"s\.toml: not valid TOML: brackets stand too deep"),
+        ("name = " + "9" * 5_000, r"s\.toml: holds a number that is too long"),
         ("name = 3", r"s\.toml: Expected `str`, got `int` - at `\$\.name`"),
         (
             write_model(FOUR).replace("median_ms", "mean_ms", 1),

@@ -9,7 +9,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from hil.links.files import read_text
 from shared.errors import UserError
+from shared.toml_text import parse_toml
 
 MS = 1_000_000
 MOST_MODELS = 1000
@@ -149,11 +151,10 @@ def largest(model: Model, budget_ns: float) -> int:
 
 def read_case(path: Path) -> Case:
     """The case of a file. Raises `UserError` naming file, place and what was expected."""
+    tree = parse_toml(read_text(path), str(path))
     try:
-        case = msgspec.toml.decode(path.read_bytes(), type=Case)
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror or error}") from error
-    except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        case = msgspec.convert(tree, Case)
+    except msgspec.ValidationError as error:
         raise UserError(f"{path}: {error}") from error
     for model in case.models:
         _check(path, model)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
-
 import msgspec
 
 from hil.links.model import LinkModel, check_model
 from hil.toml import to_toml
 from shared.errors import UserError
+from shared.toml_text import parse_toml
 
 
 def read_model(text: str, name: str) -> LinkModel:
@@ -17,10 +16,9 @@ def read_model(text: str, name: str) -> LinkModel:
     Raises `UserError` that names the file and the key where it is no TOML, a key is unknown or missing, or a value is out
     of range.
     """
+    tree = parse_toml(text, name)
     try:
-        model = msgspec.convert(tomllib.loads(text), LinkModel)
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{name}: not a TOML file: {error}") from None
+        model = msgspec.convert(tree, LinkModel)
     except msgspec.ValidationError as error:
         raise UserError(f"{name}: {error}") from None
     check_model(model, name)

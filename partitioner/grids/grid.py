@@ -19,7 +19,6 @@ from __future__ import annotations
 import itertools
 import math
 import re
-import tomllib
 from collections.abc import Callable
 from typing import Annotated, cast
 
@@ -27,6 +26,7 @@ import msgspec
 
 from partitioner.options import MAX_SLOWDOWN, parse_duration, parse_rate
 from shared.errors import UserError, shown
+from shared.toml_text import parse_toml
 
 MOST_POINTS = 2000
 """Combinations that a grid may have: each takes a minimum cut for every coding."""
@@ -52,14 +52,7 @@ class GridPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def parse_grid(text: str, where: str) -> tuple[GridPoint, ...]:
     """Every combination, rates outermost, in the order of the lists. Raises `UserError` that begins with `where` and names
     the line, or the key, and what was expected."""
-    try:
-        tree: dict[str, object] = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{where}: not valid TOML: {error}") from None
-    except RecursionError:
-        raise UserError(f"{where}: not valid TOML: brackets stand too deep in each other") from None
-    except ValueError as error:
-        raise UserError(f"{where}: holds a number that is too long: {error}") from None
+    tree = parse_toml(text, where)
     weights = tree.pop(WEIGHTS, {})
     if not isinstance(weights, dict):
         raise UserError(f"{where}: {WEIGHTS}: expected a table with lists of weights, not {shown(weights)}")

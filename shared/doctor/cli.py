@@ -174,7 +174,7 @@ def _paint(verdict: Verdict, word: str) -> str:
 def _is_node(path: Path) -> bool:
     try:
         return "node" in tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+    except (OSError, ValueError, RecursionError):
         return False  # whoever reads it next says what is wrong with it
 
 
