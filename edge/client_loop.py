@@ -14,7 +14,6 @@ logged: it would end the requests of all other callers.
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 import weakref
@@ -31,6 +30,7 @@ from edge.open_streams import OpenStreams
 from edge.owed import Counts
 from edge.put_off import PutOff
 from edge.shield import Shield
+from edge.stack import has_stack
 from edge.stub import Given
 from edge.tickets import Ticket, WaitTicket, report
 from shared.driver import Driver, JumpWatch, Mailbox
@@ -47,12 +47,6 @@ CLOSED = StreamPromise(None, "closed")
 
 JOIN_S = 5.0
 """How long closing waits for the loop's thread."""
-
-CALLS_DEEP = 200
-"""So many more calls, one in another, a thread must be allowed to make to lead the loop."""
-
-STACK_BYTES = 1 << 20
-"""Threads with smaller stacks do not lead: a model may run on them."""
 
 
 class ClientMachine(Machine, Protocol):
@@ -166,10 +160,11 @@ class ClientLoop:
             polling=parts.polling,
             expects=parts.expects,
             idle=self._idle,
+            back=self._pay,
             lent=True,
         )
         self._shield = Shield(self._driver.call)
-        self._led: Ticket | None = None
+        self._led: WaitTicket | None = None
         self._owed: deque[tuple[Ticket, Outcome]] = deque()
         self._put_off = PutOff()
         self._pid = os.getpid()
@@ -234,19 +229,35 @@ class ClientLoop:
 
     def ask(self, request: Request, ticket: WaitTicket) -> Outcome:
         """Hand a request to the machine and wait for its outcome. What a signal's handler raises comes through."""
-        if not self._state.tickets and _has_stack():
-            with self._shield:
-                led = self._driver.take()
-                if led:
-                    self._led = ticket
-                    self._mailbox.watch()
-                    self.post(request, ticket)
-                    self._driver.lead(partial(self._over, request.sequence))
+        if not self._state.tickets and not self._owed and has_stack():
+            try:
+                with self._shield:
+                    led = self._lead(request, ticket)
+            except BaseException:
+                self._shield.lower()  # what a trace function raises may come in the middle of its end
+                raise
         else:
             led = False
         if not led:
             self.post(request, ticket)
         return ticket.wait()
+
+    def _lead(self, request: Request, ticket: WaitTicket) -> bool:
+        """Lead the loop for a request; False, and nothing done, where that cannot be."""
+        driver = self._driver
+        try:
+            led = driver.take()
+            if led:
+                self._led = ticket
+                self._mailbox.watch()
+                self.post(request, ticket)
+                driver.lead(partial(self._over, request.sequence))
+        finally:
+            try:
+                driver.give_back()
+            finally:
+                driver.give_back()
+        return led
 
     def _over(self, sequence: int) -> bool:
         """Whether the caller that leads the loop for a request is to leave it: it has its outcome, others wait for theirs, be
@@ -388,6 +399,8 @@ class ClientLoop:
             except KeyError:
                 break
             _resolve(ticket, outcome)
+        if self._led is not None and not self._led.over:  # the loop broke between taking the ticket and ending it
+            _resolve(self._led, outcome)
         with self._changed:
             self._released = True
             self._driver.close()
@@ -412,10 +425,10 @@ class ClientLoop:
 
     def _give(self, ticket: Ticket, outcome: Outcome) -> None:
         """End a ticket: on the loop's own thread, unless it is that of the caller who leads the loop."""
-        led = ticket is self._led
-        if led:
+        if ticket is self._led:
+            ticket.resolve(outcome)
             self._led = None  # a ticket keeps its outcome
-        if led or self._driver.leader is None:
+        elif self._driver.leader is None:
             _resolve(ticket, outcome)
         else:
             self._owed.append((ticket, outcome))
@@ -423,8 +436,6 @@ class ClientLoop:
 
     def _idle(self, slack_ns: int) -> None:
         """The loop is about to sleep, for up to `slack_ns`."""
-        if self._owed and self._driver.leader is None:
-            self._pay()
         if self._parts.idle is not None and self._put_off.due():
             self._parts.idle(slack_ns)
 
@@ -441,18 +452,6 @@ def _let_go(mailbox: Mailbox, pid: int) -> None:
         mailbox.close()
     else:
         os.close(mailbox.fileno())
-
-
-def _has_stack() -> bool:
-    """Whether the calling thread has the room that leading a loop takes: a `RecursionError` in the middle would break it."""
-    small = threading.stack_size()
-    if 0 < small < STACK_BYTES:
-        return False
-    try:
-        sys._getframe(sys.getrecursionlimit() - CALLS_DEEP)  # pyright: ignore[reportPrivateUsage]
-    except ValueError:
-        return True
-    return False
 
 
 def _resolve(ticket: Ticket, outcome: Outcome) -> None:

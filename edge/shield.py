@@ -105,6 +105,10 @@ class Shield:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self.lower()
+
+    def lower(self) -> None:
+        """Leave the context. May be called more than once."""
         if not _here.handles:
             return
         try:

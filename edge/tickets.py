@@ -48,6 +48,11 @@ class WaitTicket:
         self._outcome = outcome
         self._lock.release()
 
+    @property
+    def over(self) -> bool:
+        """Whether the outcome is there, for who waits next."""
+        return not self._lock.locked()
+
     def drop(self) -> None:
         """Nothing to tell: the thread has left `wait` by an exception."""
 

@@ -123,7 +123,9 @@ class Mailbox:
         self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._asleep = False
         self._written = False
-        self._waking = threading.Lock()
+        self._waking = (
+            threading.RLock()
+        )  # a signal's handler may put something as well, on the thread that wakes the loop
 
     def offer(self, event: Event) -> bool:
         """Put an event; False, and nothing done, where `limit` events wait already. Safe from every thread."""
@@ -210,7 +212,7 @@ class Driver:
     it was asked for, from the asking: that is what a `Tick` tells as well. `stalls` counts for how long the loop did not look
     at its sources: each turn, with what was done before it slept. `polling` has it look for what comes before it sleeps:
     `expects` names the kind of thing that is waited for, None where there is no use in looking. With `lent` other threads may
-    lead the loop while its own sleeps (`take`, then `lead`).
+    lead the loop while its own sleeps (`take`, then `lead`); `back` is called on its own whenever that leads again.
     """
 
     def __init__(
@@ -228,6 +230,7 @@ class Driver:
         polling: Polling | None = None,
         expects: Callable[[], str | None] | None = None,
         lent: bool = False,
+        back: Callable[[], None] | None = None,
     ) -> None:
         self._machine = machine.handle
         self._perform = perform
@@ -257,6 +260,7 @@ class Driver:
         for source in self._sources:
             self._epoll.register(source.fileno(), select.EPOLLIN)
         self._leadership = Leadership(self._epoll) if lent else None
+        self._back = back
         self.leader: int | None = None
         """The thread that leads in place of the loop's own."""
         self._broke: BaseException | None = None
@@ -320,6 +324,15 @@ class Driver:
         self.leader = None
         self._leadership.give_back()
 
+    def give_back(self) -> None:
+        """Where the calling thread leads still, give the loop back: something was raised from `take` to the end of `lead`,
+        by a trace function or by another thread (`PyThreadState_SetAsyncExc`)."""
+        leadership = self._leadership
+        if leadership is not None and leadership.mine():
+            self.leader = None
+            leadership.call()
+            leadership.give_back()
+
     def call(self) -> None:
         """Where the calling thread leads the loop, have it look at `done()` before it sleeps. For signal handlers."""
         if self._leadership is not None and self.leader == threading.get_ident():
@@ -333,9 +346,11 @@ class Driver:
         self._epoll.close()
         self._timer.close()
         self._stop_file.close()
-        del self._machine, self._perform, self._idle, self._expects, self._sources
+        del self._machine, self._perform, self._idle, self._expects, self._back, self._sources
 
     def _loop(self) -> None:
+        if self._leadership is not None:
+            self._leadership.begin()
         self._looked_ns = self._now()
         while not self._stopped:
             self.step()
@@ -421,6 +436,8 @@ class Driver:
         if self.leader is not None:
             return self._epoll.poll(-1, MAX_READY)
         leadership.follow()
+        if self._back is not None:
+            self._back()
         return self._epoll.poll(0, MAX_READY)
 
     def _await(self, polling: Polling, kind: str, wake_ns: int | None) -> None:

@@ -18,30 +18,41 @@ from contextlib import suppress
 
 
 class Leadership:
-    """Held by the loop's own thread from the start, but for the time that it sleeps in `follow`."""
+    """Held by the loop's own thread from `begin` to `close`, but for the time that it sleeps in `follow`."""
 
     def __init__(self, epoll: select.epoll) -> None:
         """`epoll` has all that the loop waits for; what `call` wakes it by is added."""
         self._epoll = epoll
-        self._lead = threading.Lock()
-        self._lead.acquire()
+        self._lead = threading.RLock()  # it knows whose it is
+        self._open = False
         self._called = False
         self._call_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         epoll.register(self._call_fd, select.EPOLLIN)
         self._above = select.epoll()
         self._above.register(epoll.fileno(), select.EPOLLIN)
 
+    def begin(self) -> None:
+        """Lead from now on, as the loop's own thread."""
+        self._lead.acquire()
+        self._open = True
+
+    def mine(self) -> bool:
+        """Whether the calling thread leads."""
+        return self._open and self._lead._is_owned()  # type: ignore[attr-defined]  # pyright: ignore
+
     def take(self) -> bool:
         """Lead in place of the loop's own thread; False, at once, where that does not sleep or somebody else leads."""
-        if not self._lead.acquire(blocking=False):
+        if not self._open or self.mine() or not self._lead.acquire(blocking=False):
             return False
         self._above.modify(self._epoll.fileno(), 0)
         return True
 
     def give_back(self) -> None:
         """Lead no longer, after `take`: what has come, and comes from now on, wakes the loop's own thread."""
-        self._above.modify(self._epoll.fileno(), select.EPOLLIN)
-        self._lead.release()
+        try:
+            self._above.modify(self._epoll.fileno(), select.EPOLLIN)
+        finally:
+            self._lead.release()
 
     def follow(self) -> None:
         """Let others lead, and block until something has come while nobody did. For the loop's own thread."""
@@ -63,6 +74,7 @@ class Leadership:
                 os.eventfd_read(self._call_fd)
 
     def close(self) -> None:
-        """Release the descriptors, by the loop's own thread, which leads for good."""
+        """Release the descriptors, by the loop's own thread, after which nobody leads."""
+        self._open = False
         self._above.close()
         os.close(self._call_fd)

@@ -259,16 +259,105 @@ def test_a_caller_deep_in_calls_or_on_a_small_stack_does_not_lead(agent: FakeAge
         frames += 1
     room = sys.getrecursionlimit() - frames
     assert deep(room - 150) is own
+    threads: Queue[threading.Thread] = Queue()
+    started = threading.Event()
+
+    def small() -> None:
+        started.wait(BOUND_S)
+        threads.put(asked_on(agent, lambda: client.infer(X, LONG_MS)))
+
     before = threading.stack_size(256 << 10)
     try:
-        threads: Queue[threading.Thread] = Queue()
-        thread = threading.Thread(target=lambda: threads.put(asked_on(agent, lambda: client.infer(X, LONG_MS))))
-        idle(client)
+        thread = threading.Thread(target=small)
         thread.start()
-        assert threads.get(timeout=BOUND_S) is own
-        thread.join(BOUND_S)
     finally:
-        threading.stack_size(before)
+        threading.stack_size(before)  # which tells nothing about the threads that are there
+    idle(client)
+    started.set()
+    assert threads.get(timeout=BOUND_S) is own
+    thread.join(BOUND_S)
+
+
+def test_calls_by_way_of_c_count_as_deep_as_they_are(agent: FakeAgent, client: Client) -> None:
+    """Up to Python 3.11 each of an object that is called takes the room of two, and is one frame."""
+    outcomes: list[Outcome] = []
+
+    class Deep:
+        def __call__(self) -> None:
+            outcomes.append(client.infer(X, LONG_MS))
+            self()
+
+    idle(client)
+    with pytest.raises(RecursionError):
+        Deep()()
+    assert outcomes
+    assert {type(outcome) for outcome in outcomes} == {Answer}
+    assert isinstance(client.infer(X, LONG_MS), Answer)
+
+
+def test_a_future_is_ended_also_where_the_loop_never_comes_to_rest(agent: FakeAgent, client: Client) -> None:
+    """It is one whose outcome came while a caller led."""
+    busy = threading.Event()
+    ended = threading.Event()
+    pending = agent.transport.pending
+
+    def both(submit: Submit, send: Send) -> None:
+        agent.on_submit = agent.answer
+        future = client.submit(X, LONG_MS)
+        future.add_done_callback(lambda _: ended.set())
+        client._loop._driver._drain()
+        agent.answer(submit, send)
+        client._loop._driver._drain()
+        busy.set()
+
+    agent.transport.pending = lambda: busy.is_set() or pending()  # type: ignore[method-assign]
+    try:
+        assert isinstance(lead(agent, client, both), Answer)
+        assert ended.wait(BOUND_S)
+    finally:
+        busy.clear()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_whatever_is_raised_anywhere_in_a_request_that_leads_hangs_nobody() -> None:
+    """A trace function may raise before any instruction, as another thread may (`PyThreadState_SetAsyncExc`)."""
+
+    class Boom(BaseException):
+        pass
+
+    def infer(place: int) -> bool:
+        """A request in which something is raised at that place; whether it has as many."""
+        agent = FakeAgent()
+        passed = 0
+
+        def trace(frame: FrameType, event: str, arg: object) -> object:
+            nonlocal passed
+            if not {"headtail", "edge", "shared"} & {frame.f_globals["__name__"].partition(".")[0]}:
+                return None
+            frame.f_trace_opcodes, frame.f_trace_lines = True, False
+            passed += event == "opcode"
+            if passed == place and event == "opcode":
+                raise Boom
+            return trace
+
+        with agent.client() as client:
+            idle(client)
+            before = sys.gettrace()
+            sys.settrace(trace)  # type: ignore[arg-type]
+            try:
+                client.infer(X, LONG_MS)
+            except Boom:
+                pass
+            finally:
+                sys.settrace(before)
+            assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+            assert isinstance(client.infer(X, LONG_MS), Answer | Rejected)
+        return passed >= place
+
+    place = 1
+    while infer(place):
+        place += 13
+    assert place > 1_000
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

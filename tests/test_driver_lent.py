@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import select
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from queue import Queue
+from types import FrameType
 
 import pytest
 
-from shared.driver import Driver
+from shared.driver import Driver, Mailbox
 from shared.events import Action, ClientGone, Event, Tick, WakeAt
 from shared.fakes import FakeSource
 
@@ -228,3 +231,31 @@ def test_many_threads_that_lead_by_turns_lose_no_event(loop: Loop) -> None:
             gone(f"{name}{n}") for n in range(200)
         ]
     assert led
+
+
+def test_a_signals_handler_may_put_while_its_thread_wakes_the_loop() -> None:
+    """The loop has slept again before the handler is called."""
+    box = Mailbox()
+    came: list[int] = []
+
+    def handler(frame: FrameType, event: str, arg: object) -> object:
+        if frame.f_code is Mailbox._wake.__code__ and not came and not box._asleep:
+            came.append(1)
+            box._events.clear()
+            assert not box.pending()
+            box.put(Tick(2))
+        return handler
+
+    def put() -> None:
+        sys.settrace(handler)  # type: ignore[arg-type]
+        box.put(Tick(1))
+
+    assert not box.pending()
+    thread = threading.Thread(target=put, daemon=True)
+    thread.start()
+    thread.join(30)
+    assert not thread.is_alive()
+    assert came
+    assert list(box.drain()) == [Tick(2)]
+    assert not select.select([box.fileno()], [], [], 0)[0]
+    box.close()
