@@ -26,6 +26,7 @@ from typing import Protocol
 
 from edge.announced import NOTHING_YET, StreamPromise
 from edge.door import seconds
+from edge.leading import Leading
 from edge.open_streams import OpenStreams
 from edge.owed import Counts
 from edge.put_off import PutOff
@@ -167,6 +168,7 @@ class ClientLoop:
         self._led: WaitTicket | None = None
         self._owed: deque[tuple[Ticket, Outcome]] = deque()
         self._put_off = PutOff()
+        self._leading = Leading()
         self._pid = os.getpid()
         self._changed = threading.Condition()
         self._attached = parts.machine.attached
@@ -219,6 +221,7 @@ class ClientLoop:
     def post(self, request: Request, ticket: Ticket) -> None:
         """Hand a request to the machine; `ticket` gets its outcome."""
         state = self._state
+        self._leading.asked(threading.get_ident(), time.monotonic_ns())
         state.tickets[request.sequence] = ticket
         if not state.ended:
             taken = self._mailbox.offer(Arrived(request))
@@ -229,7 +232,8 @@ class ClientLoop:
 
     def ask(self, request: Request, ticket: WaitTicket) -> Outcome:
         """Hand a request to the machine and wait for its outcome. What a signal's handler raises comes through."""
-        if not self._state.tickets and not self._owed and has_stack():
+        may = self._leading.may(time.monotonic_ns())
+        if may and not self._state.tickets and not self._owed and has_stack():
             try:
                 with self._shield:
                     led = self._lead(request, ticket)
@@ -240,7 +244,9 @@ class ClientLoop:
             led = False
         if not led:
             self.post(request, ticket)
-        return ticket.wait()
+        outcome = ticket.wait()
+        self._leading.had(time.monotonic_ns())
+        return outcome
 
     def _lead(self, request: Request, ticket: WaitTicket) -> bool:
         """Lead the loop for a request; False, and nothing done, where that cannot be."""

@@ -371,3 +371,16 @@ def test_a_turn_that_breaks_on_a_callers_thread_ends_the_client_and_not_the_call
         assert "the wheel came off" in str(outcome)
         assert agent.released.wait(BOUND_S)
         assert isinstance(client.infer(X, LONG_MS), Rejected)
+
+
+def test_a_caller_that_asks_again_at_once_does_not_lead_while_another_thread_asks(
+    agent: FakeAgent, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edge.leading.AT_ONCE_NS", 1 << 62)
+    monkeypatch.setattr("edge.leading.SHARED_NS", 1 << 62)
+    client.infer(X, LONG_MS)
+    other = threading.Thread(target=client.infer, args=(X, LONG_MS))
+    other.start()
+    other.join(BOUND_S)
+    idle(client)
+    assert asked_on(agent, lambda: client.infer(X, LONG_MS)) is client._loop._thread
