@@ -58,8 +58,7 @@ class Leadership:
         """Let others lead, and block until something has come while nobody did. For the loop's own thread."""
         self._lead.release()
         self._above.poll(-1, 1)
-        while not self._lead.acquire(blocking=False):
-            self._above.poll(-1, 1)
+        self._lead.acquire()  # where somebody has taken it just now: to look again and again would be in their way
 
     def call(self) -> None:
         """Have whoever waits next on the loop's descriptors not sleep. For who leads, and its signal handlers."""

@@ -15,6 +15,7 @@ import pytest
 from shared.driver import Driver, Mailbox
 from shared.events import Action, ClientGone, Event, Tick, WakeAt
 from shared.fakes import FakeSource
+from shared.leadership import Leadership
 
 BOUND_S = 30.0
 
@@ -259,3 +260,41 @@ def test_a_signals_handler_may_put_while_its_thread_wakes_the_loop() -> None:
     assert list(box.drain()) == [Tick(2)]
     assert not select.select([box.fileno()], [], [], 0)[0]
     box.close()
+
+
+def test_the_loops_own_thread_that_is_woken_as_another_begins_to_lead_waits_for_it_and_does_not_look_again() -> None:
+    looks: list[int] = []
+
+    class Above:
+        """The descriptor above, before it was told that somebody leads."""
+
+        def poll(self, timeout: float, most: int) -> list[tuple[int, int]]:
+            looks.append(1)
+            taken.wait(BOUND_S)
+            return [(0, select.EPOLLIN)]
+
+    taken = threading.Event()
+    epoll = select.epoll()
+    leadership = Leadership(epoll)
+    above, leadership._above = leadership._above, Above()  # type: ignore[assignment]
+    followed: Queue[bool] = Queue()
+
+    def own() -> None:
+        leadership.begin()
+        leadership.follow()
+        followed.put(True)
+
+    thread = threading.Thread(target=own)
+    thread.start()
+    while not leadership._open or not leadership._lead.acquire(blocking=False):
+        time.sleep(0.001)
+    taken.set()
+    time.sleep(0.05)
+    assert followed.empty()
+    assert len(looks) == 1
+    leadership._lead.release()
+    assert followed.get(timeout=BOUND_S)
+    thread.join(BOUND_S)
+    leadership._above = above
+    leadership.close()
+    epoll.close()
