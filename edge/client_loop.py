@@ -261,7 +261,7 @@ class ClientLoop:
         finally:
             try:
                 driver.give_back()
-            finally:
+            finally:  # what is raised may come in the middle of that, too
                 driver.give_back()
         return led
 
