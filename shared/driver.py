@@ -123,9 +123,8 @@ class Mailbox:
         self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._asleep = False
         self._written = False
-        self._waking = (
-            threading.RLock()
-        )  # a signal's handler may put something as well, on the thread that wakes the loop
+        # Not a plain lock: a signal's handler may put something as well, on the very thread that wakes the loop.
+        self._waking = threading.RLock()
 
     def offer(self, event: Event) -> bool:
         """Put an event; False, and nothing done, where `limit` events wait already. Safe from every thread."""
