@@ -3,7 +3,7 @@
 The pattern is known as leader and followers (D. Schmidt and others, "Leader/Followers", Pattern Languages of Programs, 2000):
 one thread at a time waits on the descriptors and does what comes; whoever is to wait for an outcome anyway may do that
 itself. Handing a request to another thread and its outcome back costs two wake-ups, each of 15 to 50 µs on a virtual machine,
-and cold caches: a request that the device answers by itself took 200 µs by way of the loop's thread, and 85 without.
+and cold caches: a request that the device answers by itself took 200 µs by way of the loop's thread, and 100 without.
 
 The loop's own thread never waits on the loop's descriptors themselves but on one descriptor above them, which tells nothing
 while somebody else leads. So that thread sleeps on, whatever comes, and needs not be woken to be relieved or to follow again.
